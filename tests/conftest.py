@@ -1,0 +1,96 @@
+"""What every test shares: the two stores, a clean environment, and a count of tests per store."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local_server import LocalServer, find_warm_server  # examples/local_server.py
+
+if TYPE_CHECKING:
+    from warm_integrations.core import WarmConfig
+
+STORES = ("embedded", "warm-server")
+IN_CI = bool(os.environ.get("CI"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the caller's settings and keys out of the tests, before any module is imported."""
+    for name in list(os.environ):
+        # WARM_SERVER stays: it names the binary to test against, and is no setting of a client.
+        if name.startswith(("WARM_", "OPENAI_")) and name != "WARM_SERVER":
+            del os.environ[name]
+    os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"  # traces go to the network
+
+
+@pytest.fixture(scope="session")
+def warm_server_binary() -> str:
+    """Path of the warm-server binary, for tests that start servers of their own."""
+    try:
+        return find_warm_server()
+    except FileNotFoundError as error:
+        if IN_CI:  # a skip would hide that half of the suite did not run
+            pytest.fail(str(error), pytrace=False)
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def warm_server(
+    warm_server_binary: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalServer]:
+    """A running warm-server that all tests of a process share: never stop it in a test."""
+    # Each test has a tenant of its own, far more than the 64 open ones that the default allows.
+    many_tenants = ("--max-tenants", "10000", "--tenant-idle-seconds", "10")
+    with LocalServer(tmp_path_factory.mktemp("warm-server"), *many_tenants) as server:
+        yield server
+
+
+@pytest.fixture(params=STORES)
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """Each of the two stores in turn."""
+    kind: str = request.param
+    request.node.user_properties.append(("store", kind))  # counted below
+    return kind
+
+
+@pytest.fixture
+def config(store_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> WarmConfig:
+    """A configuration for each of the two stores, on data that no other test sees."""
+    from warm_integrations.core import WarmConfig
+
+    if store_kind == "embedded":
+        url = f"sqlite:///{tmp_path / 'warm.db'}"
+    else:
+        url = request.getfixturevalue("warm_server").url
+    return WarmConfig(url=url, tenant_id=f"test-{uuid.uuid4().hex}")
+
+
+def _passed_per_store(config: pytest.Config) -> Counter[object]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    passed = reporter.stats.get("passed", []) if reporter else []
+    return Counter(dict(report.user_properties).get("store") for report in passed)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    passed = _passed_per_store(config)
+    terminalreporter.write_line(
+        ", ".join(f"store {kind}: {passed[kind]} passed" for kind in STORES)
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI, a run that never reached warm-server is no pass."""
+    if not IN_CI or hasattr(session.config, "workerinput"):  # workers see a part of the run only
+        return
+    passed = _passed_per_store(session.config)
+    whole_suite = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not passed["warm-server"] and (passed["embedded"] or whole_suite):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

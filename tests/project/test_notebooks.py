@@ -1,0 +1,31 @@
+"""Each notebook is a test: its cells hold assertions beside the explanations."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "nbs").rglob("*.ipynb")
+    if not path.parent.name.startswith(".")  # .ipynb_checkpoints
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_runs(notebook):
+    # In a process of its own, as nbdev does it, so that no notebook leaves anything behind here.
+    done = subprocess.run(["nbdev-test", notebook], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Success." in done.stdout, "nbdev-test found nothing to run"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_no_merge_markers(notebook):
+    # nbdev-merge puts conflicts into Markdown cells, so the file stays a valid notebook.
+    assert not re.search(r'^\s*"?(<{7}|>{7}) ', (ROOT / notebook).read_text(), re.MULTILINE)
