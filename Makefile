@@ -8,7 +8,7 @@ WARM_VERSION := 0.6.5
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 SERVER_ROOT := $(CACHE)/warm-integrations/warm-server-$(WARM_VERSION)
 
-CHAT := $(BIN)/streamlit run examples/chat/app.py --browser.gatherUsageStats=false
+CHAT := $(BIN)/streamlit run examples/chat/app.py --browser.gatherUsageStats=false --server.showEmailPrompt=false
 
 # The tools that call each other (nbdev runs git, git runs nbdev) find one another on PATH.
 export PATH := $(abspath $(BIN)):$(PATH)

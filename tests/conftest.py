@@ -35,15 +35,14 @@ def warm_server_binary() -> str:
     try:
         return find_warm_server()
     except FileNotFoundError as error:
-        if IN_CI:  # a skip would hide that half of the suite did not run
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+        missing = str(error)
+    if IN_CI:  # a skip would hide that half of the suite did not run
+        pytest.fail(missing, pytrace=False)
+    pytest.skip(missing)
 
 
 @pytest.fixture(scope="session")
-def warm_server(
-    warm_server_binary: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalServer]:
+def warm_server(warm_server_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     """A running warm-server that all tests of a process share: never stop it in a test."""
     # Each test has a tenant of its own, far more than the 64 open ones that the default allows.
     many_tenants = ("--max-tenants", "10000", "--tenant-idle-seconds", "10")
@@ -77,20 +76,22 @@ def _passed_per_store(config: pytest.Config) -> Counter[object]:
     return Counter(dict(report.user_properties).get("store") for report in passed)
 
 
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    passed = _passed_per_store(config)
-    terminalreporter.write_line(
-        ", ".join(f"store {kind}: {passed[kind]} passed" for kind in STORES)
-    )
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """In CI, a run that never reached warm-server is no pass."""
-    if not IN_CI or hasattr(session.config, "workerinput"):  # workers see a part of the run only
+    if not IN_CI or hasattr(session.config, "workerinput"):  # a worker sees a part of the run only
         return
     passed = _passed_per_store(session.config)
     whole_suite = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if not passed["warm-server"] and (passed["embedded"] or whole_suite):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """Say what was skipped, each reason once, and how much ran on which store."""
+    skipped = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in skipped.items():
+        terminalreporter.write_line(f"{count} skipped: {reason.removeprefix('Skipped: ')}")
+    passed = _passed_per_store(config)
+    terminalreporter.write_line(", ".join(f"store {kind}: {passed[kind]} passed" for kind in STORES))
+    if IN_CI and exitstatus and not passed["warm-server"]:
+        terminalreporter.write_line("In CI, tests on warm-server have to run and pass", red=True)

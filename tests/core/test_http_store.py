@@ -1,0 +1,402 @@
+"""warm-server over HTTP: requests counted, answers lost, servers that are down, wrong or guarded."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import subprocess
+import traceback
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_server import LocalServer
+from proxy import Proxy, answer
+
+from warm_integrations.core import AsyncPagedLog, HashingEmbedder, WarmConfig, WarmError
+from warm_integrations.core.store import Document, Nearest, Plan, Put, Scan, connect, single
+
+
+@pytest.fixture(autouse=True)
+def _counted(request: pytest.FixtureRequest) -> None:
+    request.node.user_properties.append(("store", "warm-server"))
+
+
+@pytest.fixture
+async def proxy(warm_server: LocalServer) -> AsyncIterator[Proxy]:
+    async with Proxy(warm_server.url) as running:
+        yield running
+
+
+@pytest.fixture
+def log(proxy: Proxy) -> AsyncPagedLog:
+    return AsyncPagedLog("talk", WarmConfig(url=proxy.url, tenant_id=f"http-{uuid.uuid4().hex}", timeout=5))
+
+
+def again(log: AsyncPagedLog, **changes: Any) -> AsyncPagedLog:
+    """Another object for the same log, which has read nothing yet."""
+    return AsyncPagedLog(log.name, log.config.model_copy(update=changes), page_size=log.page_size)
+
+
+async def test_requests_of_each_operation(proxy: Proxy, log: AsyncPagedLog, capsys: pytest.CaptureFixture[str]) -> None:
+    table = []
+
+    async def count(what: str, expected: int, call: Any, at_most: bool = False) -> Any:
+        proxy.reset()
+        result = await call
+        made = len(proxy.requests)
+        table.append(f"{what:36} {made} requests {proxy.bytes_read:9} bytes read")
+        assert made <= expected if at_most else made == expected, (what, proxy.calls)
+        return result
+
+    await count("first append of an object", 2, log.append(["one"]))
+    await count("append", 1, log.append(["two", "three"]))
+    await count("first append of another object", 2, again(log).append(["four"]))
+    reader = again(log)
+    await count("newest 4", 1, reader.newest(4))
+    await count("append after a read", 1, reader.append(["five"]))
+    await count("pop", 2, log.pop())
+    await count("pop of an object that read nothing", 2, again(log).pop())
+    await count("clear of 3 records", 2, log.clear())
+    await count("append after clear", 1, log.append([str(i) for i in range(998)]))
+    for limit, requests in ((1, 1), (49, 1), (50, 1), (51, 2), (250, 2), (251, 3), (998, 3), (None, 3)):
+        got = await count(f"newest {limit} of 998", requests, again(log).newest(limit), at_most=True)
+        assert got == [str(i) for i in range(998)][-(limit or 998) :]
+    await count("clear of 998 records", 2, log.clear())
+    await log.append([str(i) for i in range(4000)])
+    await count("read of 4000 records", 7, log.newest(), at_most=True)
+    await count("clear of 4000 records", 8, log.clear(), at_most=True)
+    await count("nothing to append", 0, log.append([]))
+    await count("newest 0", 0, log.newest(0))
+    await count("newest -1", 0, log.newest(-1))
+    with capsys.disabled():
+        print("\nrequests over HTTP:", *table, sep="\n  ")
+
+
+async def test_a_small_log_reads_few_bytes_of_its_neighbours(proxy: Proxy, log: AsyncPagedLog) -> None:
+    for i in range(30):  # wherever the log's id falls among these
+        await AsyncPagedLog(f"neighbour {i}", log.config).append(["x" * 1000] * 100)
+    await log.append(["one", "two"])
+    proxy.reset()
+    assert await again(log).newest() == ["one", "two"]
+    assert len(proxy.requests) == 1
+    assert proxy.bytes_read < 60_000
+
+
+async def test_a_write_whose_answer_was_lost_stands_once(proxy: Proxy, log: AsyncPagedLog) -> None:
+    await log.append(["one"])
+    proxy.reset()
+    proxy.faults = [["drop after"], ["drop before"]]
+    await log.append(["two"])
+    assert await log.newest() == ["one", "two"]
+    keys = [request.headers["idempotency-key"] for request in proxy.requests[:3]]
+    assert len(set(keys)) == 1
+
+
+async def test_a_write_retried_after_somebody_removed_it_does_not_bring_it_back(
+    proxy: Proxy, log: AsyncPagedLog, warm_server: LocalServer
+) -> None:
+    await log.append(["one"])
+    other = again(log, url=warm_server.url)
+    proxy.faults = [["forward", lambda: asyncio.run(other.pop()), "drop before"]]
+    await log.append(["two"])
+    assert await log.newest() == ["one"]
+
+
+async def test_a_pop_whose_answer_was_lost_gives_that_item(proxy: Proxy, log: AsyncPagedLog) -> None:
+    await log.append(["one", "two", "three"])
+    proxy.faults = [["pass"], ["drop after"]]
+    assert await log.pop() == "three"
+    assert await log.newest() == ["one", "two"]
+
+
+async def test_a_pop_that_a_restart_leaves_open_raises_and_takes_nothing_else(
+    warm_server_binary: str, tmp_path: Path
+) -> None:
+    with LocalServer(tmp_path) as server:
+        async with Proxy(server.url) as proxy:
+            log = AsyncPagedLog("talk", WarmConfig(url=proxy.url))
+            await log.append(["one", "two", "three"])
+
+            def restart() -> None:
+                server.kill()
+                server.start()
+
+            proxy.faults = [["pass"], ["forward", restart, "drop before"]]
+            with pytest.raises(WarmError) as caught:
+                await log.pop()
+            assert caught.value.code == "no_answer"
+            assert await log.newest() == ["one", "two"]
+
+
+@pytest.mark.parametrize("status", [408, 429, 503])
+@pytest.mark.parametrize("headers", [{}, {"Retry_After": "0"}, {"Retry_After": "soon"}])
+async def test_a_server_that_says_not_now_is_asked_again(
+    proxy: Proxy, log: AsyncPagedLog, status: int, headers: dict[str, str]
+) -> None:
+    proxy.faults = [[answer(status, "server_busy", **headers)]] * 3
+    await log.append(["one"])
+    assert await log.newest() == ["one"]
+
+
+async def test_a_write_in_flight_is_asked_again(proxy: Proxy, log: AsyncPagedLog) -> None:
+    proxy.faults = [["pass"], [answer(409, "idempotency_in_flight", Retry_After="0")]]
+    await log.append(["one"])
+    assert await log.newest() == ["one"]
+
+
+async def test_a_server_that_stays_busy_is_given_up_after_the_timeout(proxy: Proxy, log: AsyncPagedLog) -> None:
+    proxy.faults = [[answer(503, "server_busy")]] * 1000
+    with pytest.raises(WarmError) as caught:
+        await again(log, timeout=0.3).newest()
+    assert (caught.value.code, caught.value.status) == ("server_busy", 503)
+    assert 1 < len(proxy.requests) < 100
+
+
+async def test_a_committed_write_is_not_repeated(proxy: Proxy, log: AsyncPagedLog) -> None:
+    await log.append(["one"])
+    proxy.reset()
+    proxy.faults = [["forward", answer(500, "mutation_committed")]]
+    await log.append(["two"])
+    assert proxy.calls == ["POST batch"]
+    assert await log.newest() == ["one", "two"]
+    proxy.faults = [["pass"], ["forward", answer(500, "mutation_committed")]]
+    assert await log.pop() == "two"
+    assert await log.newest() == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (answer(500, "internal"), "internal"),
+        (answer(429, "quota_exceeded", Retry_After="60"), "quota_exceeded"),
+        (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 6\r\n\r\n<html>", "not_warm_server"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>", "not_warm_server"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]", "not_warm_server"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnull", "not_warm_server"),
+        (b'HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{"documents":[1]', "not_warm_server"),
+        (b"HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\n\r\n", "not_warm_server"),
+    ],
+)
+async def test_what_will_not_change_is_said_at_once(
+    proxy: Proxy, log: AsyncPagedLog, fault: bytes, code: str
+) -> None:
+    await log.append(["one"])
+    proxy.reset()
+    proxy.faults = [[fault]]
+    with pytest.raises(WarmError) as caught:
+        await log.newest()
+    assert caught.value.code == code
+    assert len(proxy.requests) == 1
+    assert await log.newest() == ["one"]
+
+
+async def test_a_truncated_answer_is_asked_for_again(proxy: Proxy, log: AsyncPagedLog) -> None:
+    await log.append(["one"])
+    proxy.faults = [[b'HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n{"documents":[']]
+    assert await log.newest() == ["one"]
+
+
+async def test_a_server_that_is_down_is_reported_with_the_next_step_and_nothing_is_lost(
+    warm_server_binary: str, tmp_path: Path
+) -> None:
+    with LocalServer(tmp_path) as server:
+        log = AsyncPagedLog("talk", WarmConfig(url=server.url, retries=1))
+        await log.append(["one"])
+        server.stop()
+        with pytest.raises(WarmError, match=rf"{server.url}.*docs/SERVER.md") as caught:
+            await log.append(["two"])
+        assert caught.value.code == "unreachable"
+        server.start()
+        await log.append(["three"])
+        assert await log.newest() == ["one", "three"]
+
+
+async def test_a_server_that_restarts_is_waited_for(warm_server_binary: str, tmp_path: Path) -> None:
+    with LocalServer(tmp_path) as server:
+        log = AsyncPagedLog("talk", WarmConfig(url=server.url, retries=20))
+        await log.append(["one"])
+        server.kill()
+        append = asyncio.create_task(log.append(["two"]))
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(server.start)
+        await append
+        assert await log.newest() == ["one", "two"]
+
+
+async def test_a_name_that_leads_nowhere() -> None:
+    with pytest.raises(WarmError, match="WARM_URL") as caught:
+        await AsyncPagedLog("talk", WarmConfig(url="http://warm.invalid", retries=0)).newest()
+    assert caught.value.code == "unreachable"
+
+
+async def test_another_service_at_the_url() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\nconnection: close\r\n\r\nnot here!")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(WarmError, match="WARM_URL") as caught:
+            await AsyncPagedLog("talk", WarmConfig(url=f"http://127.0.0.1:{port}")).newest()
+        assert caught.value.code == "not_warm_server"
+
+
+async def test_another_dimension_is_reported_with_both_numbers(warm_server: LocalServer) -> None:
+    config = WarmConfig(url=warm_server.url, tenant_id="dimension", embedder=HashingEmbedder(100))
+    with pytest.raises(WarmError, match=r"384.*100.*--input-dim") as caught:
+        await AsyncPagedLog("talk", config).append(["one"])
+    assert caught.value.code == "invalid_request"
+
+
+def everything_shown(error: BaseException | None) -> str:
+    """What an error reporter may show: messages, the whole chain, and the locals of all our frames."""
+    text = ""
+    while error is not None:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if "warm_integrations" in frame.f_code.co_filename]
+        text += repr(error) + str(error) + "".join(repr(frame.f_locals) for frame in frames)
+        text += repr(vars(error))
+        error = error.__cause__ or error.__context__
+    return text
+
+
+async def test_keys_scopes_and_tenants(warm_server_binary: str, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+
+    def key(name: str, tenants: str, scopes: str) -> str:
+        command = [warm_server_binary, "keygen", "--id", name, "--tenants", tenants, "--scopes", scopes]
+        done = subprocess.run([*command, "--keys-file", str(keys)], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    full, reader, writer = (key(n, "acme", s) for n, s in (("rw", "read,write"), ("r", "read"), ("w", "write")))
+    with LocalServer(tmp_path / "data", "--keys-file", str(keys)) as server:
+
+        def log(api_key: str | None, tenant: str | None = None) -> AsyncPagedLog:
+            return AsyncPagedLog("talk", WarmConfig(url=server.url, api_key=api_key, tenant_id=tenant))
+
+        await log(full).append(["one"])
+        assert await log(full, "acme").newest() == ["one"]
+        assert await log(reader).newest() == ["one"]
+        refused = [
+            (log(None).newest(), "unauthorized"),
+            (log("wrong").newest(), "unauthorized"),
+            (log(reader).append(["two"]), "forbidden"),
+            (log(writer).newest(), "forbidden"),
+            (log(full, "other").newest(), "tenant_forbidden"),
+        ]
+        for call, code in refused:
+            with pytest.raises(WarmError) as caught:
+                await call
+            assert caught.value.code == code
+            for secret in (full, reader, writer):
+                assert secret not in everything_shown(caught.value)
+        assert await log(full).newest() == ["one"]
+
+
+async def test_unix_socket(warm_server_binary: str, tmp_path: Path) -> None:
+    path = tmp_path / "warm socket"
+    with LocalServer(tmp_path / "data", "--unix-socket", str(path)):
+        log = AsyncPagedLog("talk", WarmConfig(url=f"unix://{path}"))
+        await log.append(["one"])
+        assert await log.newest() == ["one"]
+
+
+async def test_tls_with_the_right_and_the_wrong_authority(warm_server_binary: str, tmp_path: Path) -> None:
+    for name in ("right", "wrong"):
+        make = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -addext subjectAltName=IP:127.0.0.1"
+        files = ["-keyout", str(tmp_path / f"{name}.key"), "-out", str(tmp_path / f"{name}.crt")]
+        subprocess.run([*make.split(), *files], check=True, capture_output=True)
+    flags = ["--tls-cert", str(tmp_path / "right.crt"), "--tls-key", str(tmp_path / "right.key")]
+    with LocalServer(tmp_path / "data", *flags) as server:
+        url = server.url.replace("http://", "https://")
+        right = AsyncPagedLog("talk", WarmConfig(url=url, ca_file=tmp_path / "right.crt"))
+        await right.append(["one"])
+        assert await right.newest() == ["one"]
+        for config in (WarmConfig(url=url, ca_file=tmp_path / "wrong.crt"), WarmConfig(url=url)):
+            with pytest.raises(WarmError, match="WARM_CA_FILE") as caught:
+                await AsyncPagedLog("talk", config).newest()
+            assert caught.value.code == "untrusted"
+
+
+async def test_sixty_four_writers_of_one_process_are_all_served(warm_server: LocalServer) -> None:
+    config = WarmConfig(url=warm_server.url, tenant_id="crowd")
+    logs = [AsyncPagedLog(f"talk {i}", config) for i in range(64)]
+    await asyncio.gather(*(log.append([f"{i}"]) for i, log in enumerate(logs) for _ in range(3)))
+    assert [await log.newest() for log in logs] == [[str(i)] * 3 for i in range(64)]
+
+
+def open_sockets() -> int:
+    gc.collect()
+    links = (os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}"))
+    return sum(link.startswith("socket") for link in links)
+
+
+def test_an_event_loop_that_ends_takes_its_connections_along(warm_server: LocalServer) -> None:
+    config = WarmConfig(url=warm_server.url, tenant_id="loops")
+    asyncio.run(AsyncPagedLog("talk", config).append(["one"]))
+    before = open_sockets()
+    for _ in range(20):
+        assert asyncio.run(AsyncPagedLog("talk", config).newest()) == ["one"]
+    assert open_sockets() == before
+
+
+def test_a_loop_that_was_only_closed_is_let_go_at_the_next_use(warm_server: LocalServer) -> None:
+    log = AsyncPagedLog("talk", WarmConfig(url=warm_server.url, tenant_id="closed-loops"))
+    before = open_sockets()
+    for _ in range(10):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(log.append(["one"]))
+        loop.close()
+        del loop
+    asyncio.run(log.newest())
+    assert open_sockets() <= before + 3
+
+
+async def test_a_cancelled_write_is_settled_before_the_cancellation_goes_on(proxy: Proxy, log: AsyncPagedLog) -> None:
+    await log.append(["one"])
+    reached, go_on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold() -> None:
+        loop.call_soon_threadsafe(reached.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+
+    proxy.faults = [[hold, "pass"]]
+    append = asyncio.create_task(log.append(["two"]))
+    await reached.wait()
+    append.cancel()
+    await asyncio.sleep(0.05)
+    assert not append.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await append
+    assert await log.newest() == ["one", "two"]
+    await log.append(["three"])
+    assert await log.newest() == ["one", "two", "three"]
+
+
+async def test_documents_may_be_put_in_any_number_of_plans_at_once(warm_server: LocalServer) -> None:
+    store = connect(WarmConfig(url=warm_server.url, tenant_id="plans"))
+
+    def rename() -> Plan[str]:
+        rows = yield Scan("", 1)
+        yield Put([Document("b", rows[0].payload, {"k": 1})])
+        hits = yield Nearest([1.0] + [0.0] * 383, 1, {"k": 1})
+        return str(hits[0].payload)
+
+    await store.write(single(Put([Document("a", "hello")])))
+    assert await asyncio.gather(*(store.write(rename()) for _ in range(5))) == ["hello"] * 5
+
+
+def test_a_port_where_nobody_listens_is_not_waited_for_long() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = "http://127.0.0.1:%d" % free.getsockname()[1]
+    with pytest.raises(WarmError, match="unreachable"):
+        asyncio.run(AsyncPagedLog("talk", WarmConfig(url=url, retries=0)).newest())
