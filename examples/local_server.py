@@ -36,9 +36,7 @@ def find_warm_server() -> str:
     wanted = os.environ.get("WARM_SERVER") or shutil.which("warm-server") or str(built)
     found = shutil.which(wanted)  # None unless it is there and executable
     if found is None:
-        raise FileNotFoundError(
-            f"no warm-server at {wanted}: run `make server`, or set WARM_SERVER to the binary"
-        )
+        raise FileNotFoundError(f"no warm-server at {wanted}: run `make server`, or set WARM_SERVER to the binary")
     return found
 
 
@@ -55,9 +53,7 @@ class LocalServer:
         log: The file that its output goes to, inside the data directory.
     """
 
-    def __init__(
-        self, data_dir: str | Path, *flags: str, env: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, data_dir: str | Path, *flags: str, env: Mapping[str, str] | None = None) -> None:
         self.data_dir = Path(data_dir).absolute()
         self.flags = flags
         self.env = dict(env or {})
@@ -82,9 +78,7 @@ class LocalServer:
         with self.log.open("ab") as output:
             begin = output.tell()
             # Its own session: Ctrl-C is for the program, which then stops the server in order.
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=output, env=env, start_new_session=True
-            )
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=env, start_new_session=True)
         try:
             address = self._wait_for_address(begin, timeout)
         except BaseException:

@@ -76,22 +76,25 @@ def _passed_per_store(config: pytest.Config) -> Counter[object]:
     return Counter(dict(report.user_properties).get("store") for report in passed)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def _skipped_warm_server(config: pytest.Config) -> bool:
     """In CI, a run that never reached warm-server is no pass."""
-    if not IN_CI or hasattr(session.config, "workerinput"):  # a worker sees a part of the run only
-        return
-    passed = _passed_per_store(session.config)
-    whole_suite = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if not passed["warm-server"] and (passed["embedded"] or whole_suite):
+    passed = _passed_per_store(config)
+    whole_suite = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return IN_CI and not passed["warm-server"] and bool(passed["embedded"] or whole_suite)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    is_worker = hasattr(session.config, "workerinput")  # which sees only a part of the run
+    if not is_worker and _skipped_warm_server(session.config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say what was skipped, each reason once, and how much ran on which store."""
     skipped = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
     for reason, count in skipped.items():
         terminalreporter.write_line(f"{count} skipped: {reason.removeprefix('Skipped: ')}")
     passed = _passed_per_store(config)
     terminalreporter.write_line(", ".join(f"store {kind}: {passed[kind]} passed" for kind in STORES))
-    if IN_CI and exitstatus and not passed["warm-server"]:
-        terminalreporter.write_line("In CI, tests on warm-server have to run and pass", red=True)
+    if _skipped_warm_server(config):
+        terminalreporter.write_line("failed: in CI, tests have to run on warm-server", red=True)

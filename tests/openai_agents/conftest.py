@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sqlite3
@@ -71,3 +72,13 @@ def held_up(config: WarmConfig, request: pytest.FixtureRequest) -> Callable[[], 
             os.kill(process, signal.SIGCONT)
 
     return lock if config.scheme == "sqlite" else freeze
+
+
+@pytest.fixture
+def default_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """The loop that `run_sync` takes and leaves open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield loop
+    loop.close()
+    asyncio.set_event_loop(None)

@@ -79,6 +79,7 @@ def run_streamed(agent, input, session):
     asyncio.run(streamed(agent, input, session))
 
 
+@pytest.mark.usefixtures("default_loop")
 @pytest.mark.parametrize("run", [run, run_sync, run_streamed])
 def test_the_second_run_is_given_the_history(config, run):
     ada = agent(said("Hello Ada."), said("You are Ada."))

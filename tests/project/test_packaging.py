@@ -113,9 +113,7 @@ def test_wheel_holds_every_module(wheel, tree):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("extra", "program"), [("", CORE_ONLY), ("[openai-agents]", SESSION)], ids=["core", "agents"]
-)
+@pytest.mark.parametrize(("extra", "program"), [("", CORE_ONLY), ("[openai-agents]", SESSION)], ids=["core", "agents"])
 @pytest.mark.parametrize("source", ["wheel", "tree"])
 def test_installs_into_an_empty_environment(source, extra, program, request, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)

@@ -10,7 +10,5 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_readme_is_up_to_date():
-    done = subprocess.run(
-        [sys.executable, "docs/nb2md.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "docs/nb2md.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,0 +1,264 @@
+"""The embedded store as a file: what it refuses, what it survives, how it is shared."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from warm_integrations.core import AsyncPagedLog, HashingEmbedder, WarmConfig, WarmError
+from warm_integrations.core.store import Document, Put, Scan, connect, single
+
+
+@pytest.fixture(autouse=True)
+def _counted(request: pytest.FixtureRequest) -> None:
+    request.node.user_properties.append(("store", "embedded"))
+
+
+def log_in(path: Path, name: str = "talk", **settings: object) -> AsyncPagedLog:
+    return AsyncPagedLog(name, WarmConfig(url=f"sqlite:///{path}", **settings))
+
+
+async def refusal(log: AsyncPagedLog, code: str) -> str:
+    for call in (log.newest(), log.append(["one"])):
+        with pytest.raises(WarmError) as caught:
+            await call
+        assert caught.value.code == code
+    return str(caught.value)
+
+
+async def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE precious (thing)")
+    before = path.read_bytes()
+    assert "another program" in await refusal(log_in(path), "not_a_store")
+    assert path.read_bytes() == before
+
+
+async def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "letter.db"
+    path.write_text("Dear reader, " * 1000)
+    assert "left as it is" in await refusal(log_in(path), "not_a_store")
+    assert path.read_text() == "Dear reader, " * 1000
+
+
+async def test_a_file_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "warm.db"
+    await log_in(path).append(["one"])
+    later = tmp_path / "later.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("VACUUM INTO ?", (str(later),))
+    with closing(sqlite3.connect(later)) as db:
+        db.execute("PRAGMA user_version = 99")
+    before = later.read_bytes()
+    assert "newer" in await refusal(log_in(later), "newer_store")
+    assert later.read_bytes() == before
+
+
+async def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:
+    assert "directory exists" in await refusal(log_in(tmp_path / "no" / "warm.db"), "cannot_open")
+
+
+async def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "warm.db"
+    await log_in(path).append([f"{i} " + "x" * 500 for i in range(200)])
+    whole = tmp_path / "whole.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("VACUUM INTO ?", (str(whole),))
+    content = bytearray(whole.read_bytes())
+    content[8192:65536] = b"\xff" * (65536 - 8192)
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(content)
+    with pytest.raises(WarmError, match="backup") as caught:
+        await log_in(damaged).newest()
+    assert caught.value.code == "damaged"
+    assert damaged.read_bytes()[8192:65536] == content[8192:65536]
+
+
+AS_READER = """
+import asyncio, os, sys
+import warm_integrations.core.sqlite_store  # before this user can no longer read it
+from warm_integrations.core import AsyncPagedLog, WarmConfig, WarmError
+if os.getuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+log = AsyncPagedLog("talk", WarmConfig(url="sqlite:///" + sys.argv[1]))
+assert asyncio.run(log.newest()) == ["one"], "cannot read"
+try:
+    asyncio.run(log.append(["two"]))
+except WarmError as error:
+    print(error.code, "|", error)
+"""
+
+
+async def test_a_file_that_this_user_may_only_read_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "warm.db"
+    await log_in(path).append(["one"])
+    for parent in [tmp_path, *tmp_path.parents][:4]:
+        parent.chmod(0o755)
+    for file in tmp_path.iterdir():
+        file.chmod(0o444)
+    done = subprocess.run([sys.executable, "-c", AS_READER, str(path)], capture_output=True, text=True)
+    assert done.stdout.startswith("read_only |"), done.stderr
+    assert "write access" in done.stdout
+    for file in tmp_path.iterdir():
+        file.chmod(0o644)
+    assert await log_in(path).newest() == ["one"]
+
+
+async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "warm.db"
+    log = log_in(path)
+    await log.append(["one"])
+
+    def limit(db: sqlite3.Connection) -> None:
+        db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
+
+    from warm_integrations.core.sqlite_store import _submit
+
+    await asyncio.wrap_future(_submit(connect(log.config)._key, limit))  # type: ignore[attr-defined]
+    with pytest.raises(WarmError, match="Free some space") as caught:
+        await log.append(["two " + "x" * 7000] * 50)
+    assert caught.value.code == "disk_full"
+    assert await log.newest() == ["one"]
+
+    def lift(db: sqlite3.Connection) -> None:
+        db.execute("PRAGMA max_page_count = 1000000")
+
+    await asyncio.wrap_future(_submit(connect(log.config)._key, lift))  # type: ignore[attr-defined]
+    await log.append(["three"])
+    assert await log.newest() == ["one", "three"]
+
+
+AT_FILE_LIMIT = """
+import asyncio, resource, sys
+from warm_integrations.core import AsyncPagedLog, WarmConfig, WarmError
+log = AsyncPagedLog("talk", WarmConfig(url="sqlite:///" + sys.argv[1]))
+async def main():
+    await log.append(["one"])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+    try:
+        await log.append(["x" * 7000] * 200)
+    except WarmError as error:
+        print(error.code, "|", error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    await log.append(["two"])
+    assert await log.newest() == ["one", "two"]
+asyncio.run(main())
+"""
+
+
+def test_a_limit_on_file_sizes_loses_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", AT_FILE_LIMIT, str(tmp_path / "warm.db")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(("disk_error |", "disk_full |"))
+
+
+async def test_a_locked_database_is_waited_for_and_then_reported(tmp_path: Path) -> None:
+    path = tmp_path / "warm.db"
+    log = log_in(path, timeout=0.2)
+    await log.append(["one"])
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(WarmError, match="Another process") as caught:
+            await log.append(["two"])
+        assert caught.value.code == "locked"
+        assert await log.newest() == ["one"]  # readers do not wait for a writer
+        append = asyncio.create_task(log_in(path, timeout=30).append(["three"]))
+        await asyncio.sleep(0.3)
+        other.execute("COMMIT")
+        await append
+    assert await log.newest() == ["one", "three"]
+
+
+async def test_a_file_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "warm.db"
+    log = log_in(path)
+    await log.append(["one"])
+    for file in tmp_path.iterdir():
+        file.unlink()
+    await log.append(["two"])
+    assert await log.newest() == ["two"]
+    assert path.exists()
+
+
+async def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
+    mine, other = tmp_path / "warm.db", tmp_path / "other.db"
+    await log_in(other).append(["from the backup"])
+    with closing(sqlite3.connect(other)) as db:
+        db.execute("VACUUM INTO ?", (str(tmp_path / "backup.db"),))
+    log = log_in(mine)
+    await log.append(["one"])
+    for suffix in ("-wal", "-shm"):
+        Path(str(mine) + suffix).unlink(missing_ok=True)
+    shutil.move(tmp_path / "backup.db", mine)
+    assert await log.newest() == ["from the backup"]
+
+
+async def test_many_databases_do_not_use_up_the_open_files(tmp_path: Path) -> None:
+    logs = [log_in(tmp_path / f"{i}.db") for i in range(60)]
+    for log in logs:
+        await log.append(["one"])
+    of_this_test = [
+        fd
+        for fd in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{fd}") and str(tmp_path) in os.readlink(f"/proc/self/fd/{fd}")
+    ]
+    assert len(of_this_test) <= 3 * 33
+    for log in logs:
+        assert await log.newest() == ["one"]
+
+
+async def test_memory_is_one_for_the_process_and_lasts() -> None:
+    config = WarmConfig(url="sqlite://", collection="memory test")
+    await AsyncPagedLog("talk", config).append(["one"])
+    found = await asyncio.to_thread(lambda: asyncio.run(AsyncPagedLog("talk", config).newest()))
+    assert found == ["one"]
+
+
+async def test_relative_paths_and_paths_with_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log = AsyncPagedLog("talk", WarmConfig(url="sqlite:///my%20notes.db"))
+    await log.append(["one"])
+    monkeypatch.chdir("/")
+    await log.append(["two"])
+    assert (tmp_path / "my notes.db").exists()
+    assert await log_in(tmp_path / "my%20notes.db").newest() == ["one", "two"]
+
+
+@pytest.mark.parametrize(("option", "level"), [("", 2), ("?synchronous=full", 2), ("?synchronous=normal", 1)])
+async def test_the_durability_that_was_asked_for_is_set(tmp_path: Path, option: str, level: int) -> None:
+    from warm_integrations.core.sqlite_store import _submit
+
+    config = WarmConfig(url=f"sqlite:///{tmp_path}/warm.db{option}")
+    future = _submit(connect(config)._key, lambda db: db.execute("PRAGMA synchronous").fetchone()[0])  # type: ignore[attr-defined]
+    assert await asyncio.wrap_future(future) == level
+
+
+async def test_vectors_of_two_dimensions_do_not_mix(tmp_path: Path) -> None:
+    small, large = (
+        connect(WarmConfig(url=f"sqlite:///{tmp_path}/warm.db", embedder=HashingEmbedder(dim))) for dim in (16, 384)
+    )
+    await small.write(single(Put([Document("a", vector=[1.0] * 16)])))
+    with pytest.raises(WarmError, match=r"16.*384"):
+        await large.write(single(Put([Document("b", vector=[1.0] * 384)])))
+    await large.write(single(Put([Document("c", "no vector, so no dimension")])))
+    assert [row.id for row in await small.read(single(Scan("", 9)))] == ["a", "c"]
+
+
+def test_the_interpreter_ends_quietly(tmp_path: Path) -> None:
+    code = (
+        "import asyncio\nfrom warm_integrations.core import AsyncPagedLog, WarmConfig\n"
+        f"log = AsyncPagedLog('talk', WarmConfig(url='sqlite:///{tmp_path}/warm.db'))\n"
+        "asyncio.run(log.append(['one']))\n"
+    )
+    done = subprocess.run([sys.executable, "-X", "dev", "-W", "error", "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
