@@ -359,3 +359,17 @@ async def test_logs_do_not_see_each_other(config: WarmConfig) -> None:
         assert await log.newest() == [str(number)]
         assert await log.pop() == str(number)
     assert [await log.newest() for log in logs] == [[]] * len(logs)
+
+
+async def test_two_writers_who_begin_a_log_at_once_agree_on_its_creation(config: WarmConfig) -> None:
+    first, second = log_of(config), log_of(config)
+    assert await first.newest() == await second.newest() == []
+    await first.append(["one"])
+    created = (await first.info()).created  # type: ignore[union-attr]
+    await second.append(["two"])
+    assert (await log_of(config).info()).created == created  # type: ignore[union-attr]
+    await first.append(["three"])
+    assert await log_of(config).newest() == ["one", "two", "three"]
+    await second.delete()
+    assert await stored(first) == []
+    assert await connect(config).read(single(Scan("", 10))) == []
