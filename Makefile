@@ -8,13 +8,13 @@ WARM_VERSION := 0.6.5
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 SERVER_ROOT := $(CACHE)/warm-integrations/warm-server-$(WARM_VERSION)
 
-CHAT := $(BIN)/streamlit run examples/chat/app.py --browser.gatherUsageStats=false --server.showEmailPrompt=false
+CHAT := $(BIN)/streamlit run examples/chat/app.py
 
 # The tools that call each other (nbdev runs git, git runs nbdev) find one another on PATH.
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup server test demo demo-server notebooks export readme format check clean
+.PHONY: help setup server test demo demo-server replay notebooks export readme format check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,10 @@ demo: setup ## Open the chat, with its data in an embedded store
 
 demo-server: setup server ## Open the chat on a local warm-server, with its data in ./warm-data
 	$(BIN)/python examples/local_server.py --data-dir warm-data -- $(CHAT)
+
+replay: setup ## Time a long conversation: make replay DATA=file.json [WARM_URL=http://...]
+	@[ -n "$(DATA)" ] || { echo "Which conversation? make replay DATA=file.json"; exit 1; }
+	$(BIN)/python benchmarks/replay.py "$(DATA)" $(ARGS)
 
 notebooks: setup ## Open the notebooks in JupyterLab
 	$(BIN)/jupyter lab nbs

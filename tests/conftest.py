@@ -96,5 +96,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"{count} skipped: {reason.removeprefix('Skipped: ')}")
     passed = _passed_per_store(config)
     terminalreporter.write_line(", ".join(f"store {kind}: {passed[kind]} passed" for kind in STORES))
+    for report in terminalreporter.stats.get("passed", []):
+        if line := dict(report.user_properties).get("summary"):
+            terminalreporter.write_line(line)
     if _skipped_warm_server(config):
         terminalreporter.write_line("failed: in CI, tests have to run on warm-server", red=True)

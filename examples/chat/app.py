@@ -2,6 +2,7 @@
 
 Callbacks change things, the script only draws, and the store is the truth. The address says what a page shows,
 ?u= the user's name and ?c= the conversation, so a refresh, a restart or a link leads to the same place.
+The name is no login: whoever can open the page can give any.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import re
 from urllib.parse import urlsplit
 
 import streamlit as st
-from engine import Engine, Message, Problem
-from models import choose_model
 from pydantic import ValidationError
 
+from engine import Engine, Message, Problem
+from models import choose_model
 from warm_integrations.core import WarmConfig
 
 NOT_HERE = "At this address there is no conversation of {user}: choose one from the list, or start a new chat."
@@ -37,14 +38,15 @@ def main() -> None:
         wrong = [f"{'_'.join(('WARM', *map(str, e['loc']))).upper()}: {e['msg']}" for e in error.errors()]
         st.error(f"These settings are wrong, so correct them and start the app again. {'; '.join(wrong)}")
         return
-    user = st.query_params.setdefault("u", "guest")
-    id = st.query_params.get("c")
+    if not st.query_params.get("u"):
+        st.query_params["u"] = "guest"
+    user, id = st.query_params["u"], st.query_params.get("c")
     try:
         ids = draw_sidebar(engine, label, user, id)
         if id is None or id in ids:
             draw_conversation(engine, user, id)
         else:
-            st.warning(NOT_HERE.format(user=plain(user)))
+            st.warning(plain(st.session_state.pop("notice", NOT_HERE.format(user=user))))
     except Problem as problem:
         st.error(plain(str(problem)))
         st.button("Try again")  # any click runs this script again
@@ -58,15 +60,16 @@ def draw_sidebar(engine: Engine, label: str, user: str, id: str | None) -> list[
         st.text_input("Your name", key="name", on_change=change_user)
         st.button("New chat", on_click=open_conversation, args=(None,), width="stretch")
         conversations = engine.call(engine.conversations(user))
+    with st.sidebar.container(gap="xxsmall"):
         for each in conversations:
             with st.container(horizontal=True, wrap=False, gap="xxsmall"):
-                st.button(
+                st.container().button(  # alone in a container, it stands at the left
                     plain(each.title),
                     key=f"open {each.id}",
                     type="secondary" if each.id == id else "tertiary",
+                    wrap=False,
                     on_click=open_conversation,
                     args=(each.id,),
-                    width="stretch",
                 )
                 menu = st.popover("⋯", key=f"menu {each.id}", type="tertiary", on_change="rerun")
             if menu.open:

@@ -17,14 +17,15 @@ from typing import Any, TypeVar
 
 from agents import Agent, Model, RunConfig, Runner, RunResultStreaming
 from agents.models.fake_id import FAKE_RESPONSES_ID
-from models import explain
 
+from models import explain
 from warm_integrations.core import WarmConfig, WarmError
 from warm_integrations.openai_agents import WarmSession
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
+PREFIX = "chat:"
 INSTRUCTIONS = "You are a helpful assistant in a chat. Answer briefly, in Markdown."
 BUSY = "An answer is under way in this conversation: wait until it is complete, or stop it."
 GONE = "This conversation is gone, perhaps deleted in another window: choose another one, or start a new chat."
@@ -93,6 +94,7 @@ class Engine:
 
     def __init__(self, config: WarmConfig, model: Model) -> None:
         self.config = config
+        self._model = model
         self._agent = Agent(name="assistant", instructions=INSTRUCTIONS, model=model)
         self._turns: dict[str, Turn] = {}
         self._loop = asyncio.new_event_loop()
@@ -115,7 +117,8 @@ class Engine:
     async def conversations(self, user: str) -> list[Conversation]:
         """The conversations of a user, the last used first."""
         infos = await WarmSession.list(self.config, {"user": user})
-        return [Conversation(info.id, str(info.metadata.get("title", ""))) for info in infos]
+        mine = [info for info in infos if info.id.startswith(PREFIX)]  # others may keep sessions here too
+        return [Conversation(info.id, str(info.metadata.get("title") or "Untitled")) for info in mine]
 
     async def messages(self, id: str) -> list[Message]:
         """What has been said in a conversation."""
@@ -124,7 +127,7 @@ class Engine:
     async def send(self, user: str, id: str | None, text: str) -> str:
         """Say something in a conversation, or in a new one, and return its id. The answer is its `turn`."""
         if id is None:
-            id = f"chat:{uuid.uuid4()}"
+            id = f"{PREFIX}{uuid.uuid4()}"
             await self._session(id).set_metadata({"user": user, "title": _title(text)})
         else:
             await self._metadata(user, id)
@@ -165,6 +168,7 @@ class Engine:
     async def _close(self) -> None:
         for id in list(self._turns):
             await self.stop(id)
+        await self._model.close()
         await self._loop.shutdown_asyncgens()
 
     def _session(self, id: str) -> WarmSession:
@@ -182,9 +186,10 @@ class Engine:
         last = self._turns.get(id)
         if last is not None and last.running:
             raise Problem(BUSY)
-        turn = self._turns[id] = Turn()  # from here on the conversation is taken
+        turn = self._turns[id] = Turn(prompt or "")  # from here on the conversation is taken
         try:
-            turn.prompt = await self._take_back(id, last) if prompt is None else prompt
+            if prompt is None:
+                turn.prompt = await self._take_back(id, last)
             turn.before = await self.messages(id)
         except BaseException:
             del self._turns[id]

@@ -45,9 +45,10 @@ def choose_model() -> tuple[Model, str]:
         return RuleModel(), OFFLINE
     name = os.environ.get("OPENAI_MODEL") or get_default_model()
     client = openai.AsyncOpenAI(api_key=key or "none", base_url=url or None)
-    if url:  # few servers besides OpenAI's own know the newer Responses API
-        return OpenAIChatCompletionsModel(name, client), name
-    return OpenAIResponsesModel(name, client), name
+    # Few servers besides OpenAI's own know the newer Responses API.
+    model = OpenAIChatCompletionsModel(name, client) if url else OpenAIResponsesModel(name, client)
+    model.close = client.close  # a client given to a model is left open by it
+    return model, name
 
 
 def explain(error: BaseException) -> str | None:
@@ -61,7 +62,7 @@ def explain(error: BaseException) -> str | None:
         case openai.RateLimitError():
             return "The model is busy, or the quota of this key is used up: wait a minute, then try again."
         case openai.NotFoundError():
-            return "The model's server does not know this model: set OPENAI_MODEL to one it has and start the app again."
+            return "The model's server does not know the model: set OPENAI_MODEL to one it has and start the app again."
         case openai.BadRequestError() | openai.UnprocessableEntityError():
             return "The model did not accept this conversation, perhaps for its length: go on in a new chat."
         case openai.APIStatusError():
@@ -140,7 +141,7 @@ def user_texts(input: str | Sequence[Any]) -> list[str]:
 def answer(said: Sequence[str]) -> str:
     """The rules: an answer to the last of these messages."""
     *earlier, last = said
-    if re.search(r"\b(did I|have I|I('ve)?) (say|said|tell|told|ask|asked|write|written)\b", last, re.IGNORECASE):
+    if re.search(r"\bwhat\b.*\bI\b.*\b(say|said|tell|told|asked?|wrote)\b|\bdo you remember\b", last, re.IGNORECASE):
         if not earlier:
             return "Nothing yet: this is the first message of our conversation."
         return "You said:\n\n" + "\n".join(f"- “{' '.join(text.split())}”" for text in earlier[-20:])

@@ -13,6 +13,7 @@ import pytest
 
 from warm_integrations.core import WarmConfig
 from warm_integrations.core.catalog import digest
+from warm_integrations.core.paged import catalogue_prefix
 from warm_integrations.core.store import Delete, Document, Nearest, Put, Row, Scan, connect, single
 
 
@@ -24,6 +25,10 @@ class Records:
 
     def prefix(self, session_id: str) -> str:
         return digest("log", self.config.collection, session_id) + "/"
+
+    def place(self, session_id: str) -> str:
+        """Where the list keeps what it knows of a session."""
+        return catalogue_prefix(self.config) + self.prefix(session_id)
 
     async def all(self, prefix: str = "") -> list[Row]:
         rows: list[Row] = []

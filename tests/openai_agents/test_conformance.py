@@ -26,6 +26,9 @@ from warm_integrations.core import WarmConfig
 from warm_integrations.openai_agents import WarmSession
 from warm_integrations.openai_agents.session import item_to_text
 
+# run_sync ends the generators of a loop that it goes on to use, and httpx makes some for each request.
+httpx_after_run_sync = pytest.mark.filterwarnings("ignore:(?!.*_close_with_loop).*shutdown_asyncgens:ResourceWarning")
+
 SIZES = (49, 50, 51, 100, 101, 230)
 
 
@@ -79,6 +82,7 @@ def run_streamed(agent, input, session):
     asyncio.run(streamed(agent, input, session))
 
 
+@httpx_after_run_sync
 @pytest.mark.usefixtures("default_loop")
 @pytest.mark.parametrize("run", [run, run_sync, run_streamed])
 def test_the_second_run_is_given_the_history(config, run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ NOTEBOOKS = sorted(
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_runs(notebook):
     # In a process of its own, as nbdev does it, so that no notebook leaves anything behind here.
-    done = subprocess.run(["nbdev-test", notebook], cwd=ROOT, capture_output=True, text=True)
+    command = [Path(sys.executable).with_name("nbdev-test"), notebook]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Success." in done.stdout, "nbdev-test found nothing to run"
 

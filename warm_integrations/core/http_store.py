@@ -199,7 +199,7 @@ class _Pool:
         )
         self.slots = asyncio.Semaphore(config.concurrency)
 
-# %% ../../nbs/core/http_store.ipynb #a2393770
+# %% ../../nbs/core/http_store.ipynb #9e58298e
 _Key = tuple[asyncio.AbstractEventLoop, Any, Any, float, int]
 _pools: dict[_Key, _Pool] = {}
 _guardians: dict[_Key, AsyncGenerator[None, None]] = {}
@@ -215,16 +215,21 @@ async def _pool(config: WarmConfig) -> _Pool:
             _drop_closed_loops()
             pool = _pools[key] = _Pool(config)
             _guardians[key] = _close_with_loop(key)
-        await _guardians[key].__anext__()  # up to its `yield`: from now on the loop knows it
+            with warnings.catch_warnings():  # run_sync goes on with a loop whose generators it has ended
+                warnings.simplefilter("ignore", ResourceWarning)
+                known_to_loop = _guardians[key].__anext__()
+        await known_to_loop
     return pool
 
 
-async def _close_with_loop(key: _Key) -> AsyncGenerator[None, None]:
+async def _close_with_loop(
+    key: _Key, pools: dict[_Key, _Pool] = _pools, guardians: dict[_Key, AsyncGenerator[None, None]] = _guardians
+) -> AsyncGenerator[None, None]:
     try:
         yield
-    finally:
-        _guardians.pop(key, None)
-        await _pools.pop(key).client.aclose()
+    finally:  # the tables are arguments, since an interpreter that ends may have taken the names away
+        guardians.pop(key, None)
+        await pools.pop(key).client.aclose()
 
 # %% ../../nbs/core/http_store.ipynb #4acf0df3
 def _drop_closed_loops() -> None:
@@ -251,7 +256,7 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
-# %% ../../nbs/core/http_store.ipynb #3507b125
+# %% ../../nbs/core/http_store.ipynb #2d310dec
 class HttpStore:
     """The documents of one tenant on a warm-server.
 
@@ -350,9 +355,9 @@ class HttpStore:
 
         def stop(state: tenacity.RetryCallState) -> bool:
             failure = state.outcome.exception() if state.outcome else None
-            if isinstance(failure, _Again) and failure.error.status in _NOT_NOW:
-                return (state.seconds_since_start or 0) > self._config.timeout
-            return state.attempt_number > self._config.retries
+            not_now = isinstance(failure, _Again) and failure.error.status in _NOT_NOW
+            patient = not_now and (state.seconds_since_start or 0) < self._config.timeout
+            return state.attempt_number > self._config.retries and not patient
 
         def wait(state: tenacity.RetryCallState) -> float:
             failure = state.outcome.exception() if state.outcome else None

@@ -96,12 +96,15 @@ def _explained(path: str) -> Iterator[None]:
         code = next((code for words, code in _CODES.items() if words in str(error)), "database")
         raise WarmError(code, f"{path}: {error}") from None
 
-# %% ../../nbs/core/sqlite_store.ipynb #ca042e2c
+# %% ../../nbs/core/sqlite_store.ipynb #1c9f6a5c
 def _identify(db: sqlite3.Connection, path: str) -> bool:
     """Whether the file holds a store already; an error if it holds anything else."""
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    # one statement sees one moment: another process may be creating the tables right now
+    query = (
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
+        " FROM pragma_application_id, pragma_user_version"
+    )
+    application, version, tables = db.execute(query).fetchone()
     if application == _APPLICATION and version > _SCHEMA_VERSION:
         raise WarmError("newer_store", f"{path} has schema {version}, this version knows {_SCHEMA_VERSION}")
     if application != _APPLICATION and (application or tables):
@@ -339,10 +342,11 @@ def _get(db: sqlite3.Connection, tenant: int, scores: Mapping[str, float]) -> li
     found = ((id, score, db.execute(query, (tenant, id)).fetchone()) for id, score in scores.items())
     return [Hit(id, score, row[0], json.loads(row[1]), row[2]) for id, score, row in found if row]
 
-# %% ../../nbs/core/sqlite_store.ipynb #ed79500b
+# %% ../../nbs/core/sqlite_store.ipynb #ccd40508
 def _filtered(tenant: int, filter: Mapping[str, Json]) -> tuple[str, list[Any]]:
     """SQL for the keys of all documents that a filter lets through, and its parameters."""
     check_filter(filter)
+    utf8(canonical(dict(filter)))
     one = "SELECT key FROM labels WHERE tenant = ? AND label = ?"
     values = [value for name in filter for value in (tenant, _label(name, filter[name]))]
     return " INTERSECT ".join([one] * len(filter)), values

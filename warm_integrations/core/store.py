@@ -20,10 +20,10 @@ Json: TypeAlias = Any
 
 # %% auto #0
 __all__ = ['T', 'Json', 'Step', 'Plan', 'MAX_ID_BYTES', 'MAX_TEXT_BYTES', 'MAX_TEXT_WORDS', 'MAX_METADATA_BYTES', 'MAX_BATCH',
-           'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K', 'PAYLOAD', 'Document', 'Row',
-           'Hit', 'Scan', 'Put', 'Delete', 'Get', 'Nearest', 'Matching', 'Store', 'single', 'to_json',
-           'stored_metadata', 'refuse', 'utf8', 'check_id', 'check_range', 'check_batch', 'metadata_bytes', 'canonical',
-           'matches', 'check_filter', 'settled', 'connect']
+           'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K', 'PAYLOAD',
+           'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get', 'Nearest', 'Matching', 'Store', 'single',
+           'to_json', 'check_keys', 'stored_metadata', 'refuse', 'utf8', 'check_id', 'check_range', 'check_batch',
+           'metadata_bytes', 'canonical', 'matches', 'check_filter', 'settled', 'connect']
 
 # %% ../../nbs/core/store.ipynb #c8f5a80d
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def single(step: Step) -> Plan[Any]:
     """The plan of one step, which returns its answer."""
     return (yield step)
 
-# %% ../../nbs/core/store.ipynb #3770d467
+# %% ../../nbs/core/store.ipynb #5cd46b65
 MAX_ID_BYTES = 256
 MAX_TEXT_BYTES = 64 * 1024
 MAX_TEXT_WORDS = 4096
@@ -156,18 +156,31 @@ MAX_METADATA_BYTES = 64 * 1024
 MAX_BATCH = 1000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 MAX_BATCH_NUMBERS = 1_048_576
+MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_DELETE = 4096
 MAX_PAGE = 1000
 MAX_K = 100
 PAYLOAD = "_warm_payload"
 
-# %% ../../nbs/core/store.ipynb #217381b2
+# %% ../../nbs/core/store.ipynb #d0b70638
 def to_json(value: Json) -> str:
     """Compact JSON with characters as they are.
 
     Raises `ValueError` for NaN and infinity, and `TypeError` for what has no JSON form.
     """
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def check_keys(value: Json) -> None:
+    """`ValueError` where an object in `value` has a key that is not text; `json` would silently make it one."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"the key {key!r} is not text, as JSON keys are")
+            check_keys(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            check_keys(inner)
 
 
 def stored_metadata(document: Document) -> dict[str, Json]:
@@ -234,10 +247,10 @@ def metadata_bytes(document: Document, metadata: str) -> int:
         size += len(utf8(to_json({PAYLOAD: document.payload}))) - (1 if document.metadata else 2)
     return size
 
-# %% ../../nbs/core/store.ipynb #4f61b095
+# %% ../../nbs/core/store.ipynb #8334b5a4
 def canonical(value: Json) -> str:
     """A JSON text that is the same for equal JSON values, and differs for others."""
-    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def matches(metadata: Mapping[str, Json], filter: Mapping[str, Json]) -> bool:

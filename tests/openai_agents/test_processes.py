@@ -1,0 +1,352 @@
+"""One session from many processes, threads and event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+from agents import Agent, Runner
+from agents.testing import ScriptedModel, assistant_message
+
+from local_server import LocalServer
+from warm_integrations.core import WarmConfig
+from warm_integrations.openai_agents import WarmSession
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
+
+# run_sync ends the generators of a loop that it goes on to use, and httpx makes some for each request.
+httpx_after_run_sync = pytest.mark.filterwarnings("ignore:(?!.*_close_with_loop).*shutdown_asyncgens:ResourceWarning")
+
+START = """
+import asyncio, sys
+from warm_integrations.core import WarmConfig
+from warm_integrations.openai_agents import WarmSession
+
+url, tenant, me = sys.argv[1:]
+session = WarmSession("s", WarmConfig(url=url, tenant_id=tenant))
+
+def turn():
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+def items(append):
+    return [{"writer": me, "append": append, "item": number} for number in range(3)]
+"""
+
+WRITER = """
+async def main():
+    for append in range(200):
+        await session.add_items(items(append))
+
+turn()
+asyncio.run(main())
+turn()
+"""
+
+OPENER = """
+turn()
+for store in range(40):
+    session = WarmSession("s", WarmConfig(url=f"{url}-{store}.db?synchronous=normal", tenant_id=tenant))
+    asyncio.run(session.add_items(items(store)))
+turn()
+"""
+
+ENDLESS = """
+async def main():
+    append = 0
+    while True:
+        await session.add_items(items(append))
+        append += 1
+        print(append, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def users(*texts):
+    return [user(str(text)) for text in texts]
+
+
+def read(config):
+    return asyncio.run(WarmSession("s", config).get_items())
+
+
+@contextmanager
+def processes(count, program, config):
+    """Processes that run a program and wait at each `turn()` for `go`, all together."""
+    command = [sys.executable, "-c", START + program, config.url, config.tenant_id]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen([*command, str(number)], **pipes) for number in range(count)]
+    try:
+        yield running
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+def all_ready(running):
+    for process in running:
+        assert process.stdout.readline() == "ready\n", "a process has failed"
+
+
+def go(running):
+    for process in running:
+        process.stdin.write("\n")
+        process.stdin.flush()
+
+
+def check_appends(items, whole):
+    """Each append is contiguous and whole, and those of each writer are in order."""
+    appends = [(item["writer"], item["append"]) for item in items[::3]]
+    assert items == [
+        {"writer": writer, "append": append, "item": number} for writer, append in appends for number in range(3)
+    ]
+    for writer, count in whole.items():
+        assert [append for author, append in appends if author == writer] == list(range(count))
+
+
+@pytest.mark.timeout(300)
+def test_eight_processes_append_to_one_session(config):
+    with processes(8, WRITER, config) as running:
+        all_ready(running)
+        go(running)
+        all_ready(running)
+    items = read(config)
+    assert len(items) == 8 * 200 * 3
+    check_appends(items, {str(writer): 200 for writer in range(8)})
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)
+def test_eight_processes_open_a_fresh_store_at_once(config):
+    with processes(8, OPENER, config) as running:
+        all_ready(running)
+        go(running)
+        all_ready(running)
+    for store in range(40):
+        items = read(config.model_copy(update={"url": f"{config.url}-{store}.db"}))
+        assert len(items) == 8 * 3
+        assert {item["writer"] for item in items} == {str(number) for number in range(8)}
+        check_appends(items, {})
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_process_leaves_whole_appends(config):
+    for number in range(1, 6):
+        with processes(1, ENDLESS, config) as [process]:
+            for _ in range(7 * number):
+                done = int(process.stdout.readline())
+            os.kill(process.pid, signal.SIGKILL)
+            done = max(done, *map(int, process.communicate()[0].split()), 0)
+        items = read(config)
+        assert len(items) in (3 * done, 3 * done + 3)  # the last one may have been on its way
+        check_appends(items, {"0": len(items) // 3})
+        session = WarmSession("s", config)
+        asyncio.run(session.add_items(users("next")))
+        assert asyncio.run(session.pop_item()) == user("next")
+        asyncio.run(session.clear_session())
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_server_leaves_whole_appends(warm_server_binary, tmp_path):
+    with LocalServer(tmp_path) as server:
+        config = WarmConfig(url=server.url, tenant_id="t")
+        for number in range(1, 4):
+            with processes(1, ENDLESS, config) as [process]:
+                for _ in range(7 * number):
+                    process.stdout.readline()
+                server.kill()
+                server.start()
+                for _ in range(7):  # it goes on by itself
+                    done = int(process.stdout.readline())
+                process.kill()
+                done = max(done, *map(int, process.communicate()[0].split()), 0)
+            items = read(config)
+            assert len(items) in (3 * done, 3 * done + 3)
+            check_appends(items, {"0": len(items) // 3})
+            asyncio.run(WarmSession("s", config).clear_session())
+
+
+async def append_each(session, *texts):
+    for text in texts:
+        await session.add_items(users(f"{text} a", f"{text} b"))
+
+
+def check_texts(items, *writers):
+    """Nothing is lost, each append is contiguous, and each writer's are in order."""
+    texts = [item["content"] for item in items]
+    assert [text[:-2] for text in texts[::2]] == [text[:-2] for text in texts[1::2]]
+    for writer in writers:
+        assert [text for text in texts if text[:-2] in writer] == [f"{text} {part}" for text in writer for part in "ab"]
+    assert len(texts) == 2 * sum(map(len, writers))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_fork_after_use(config, threads):
+    session = WarmSession("s", config)
+    asyncio.run(append_each(session, "before"))
+    writers = [[f"{who} {number}" for number in range(20)] for who in ("parent", "child", "thread")]
+    thread = threading.Thread(target=lambda: asyncio.run(append_each(session, *writers[2])))
+    if threads:
+        thread.start()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            asyncio.run(append_each(session, *writers[1]))
+            code = 0
+        finally:
+            os._exit(code)
+    asyncio.run(append_each(session, *writers[0]))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    if threads:
+        thread.join()
+    check_texts(read(config), ["before"], *writers[: 3 if threads else 2])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+async def test_a_fork_from_a_running_loop(config):
+    session = WarmSession("s", config)
+    await append_each(session, "before")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            # The child has the parent's loop, which runs no more: a thread of its own has none.
+            thread = threading.Thread(target=lambda: asyncio.run(append_each(session, "child")))
+            thread.start()
+            thread.join()
+            code = 0
+        finally:
+            os._exit(code)
+    await append_each(session, "parent 1", "parent 2")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    check_texts(await WarmSession("s", config).get_items(), ["before"], ["child"], ["parent 1", "parent 2"])
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+@httpx_after_run_sync
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_many_loops_leave_no_open_files(config, default_loop):
+    session = WarmSession("s", config)
+    model = ScriptedModel()
+
+    def turn(number):
+        model.enqueue([assistant_message(str(number))])
+        if number % 2:
+            Runner.run_sync(Agent(name="assistant", model=model), "hi", session=session)
+        else:
+            asyncio.run(Runner.run(Agent(name="assistant", model=model), "hi", session=session))
+            asyncio.set_event_loop(default_loop)
+
+    for number in range(4):
+        turn(number)
+    before = open_files()
+    for number in range(50):
+        turn(number)
+    assert open_files() <= before
+    assert len(read(config)) == 2 * 54
+
+
+@httpx_after_run_sync
+@pytest.mark.usefixtures("default_loop")
+def test_a_session_works_in_run_sync_again_and_again(config):
+    session, model = WarmSession("s", config), ScriptedModel([[assistant_message(str(n))] for n in range(50)])
+    for _ in range(50):
+        Runner.run_sync(Agent(name="assistant", model=model), "hi", session=session)
+    assert len(read(config)) == 100
+    assert len(model.calls[-1].input) == 99
+
+
+def test_threads_share_a_session_object(config):
+    session = WarmSession("s", config)
+    writers = [[f"{thread} {number}" for number in range(20)] for thread in "abcdefgh"]
+    failures = []
+
+    def work(texts):
+        try:
+            asyncio.run(append_each(session, *texts))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=[texts]) for texts in writers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    check_texts(read(config), *writers)
+
+
+def test_loops_may_be_open_side_by_side(config):
+    session = WarmSession("s", config)
+    loops = [asyncio.new_event_loop() for _ in range(3)]
+    for number in range(9):
+        loops[number % 3].run_until_complete(session.add_items(users(number)))
+    for loop in loops:
+        assert loop.run_until_complete(session.get_items()) == users(*range(9))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+    assert read(config) == users(*range(9))
+
+
+@pytest.mark.parametrize("duplicate", [lambda s: pickle.loads(pickle.dumps(s)), copy.copy, copy.deepcopy])
+async def test_a_copy_is_a_session_of_its_own(config, duplicate):
+    session = WarmSession(
+        "s", config, session_settings={"limit": 70}, page_size=7, chunk_chars=20, max_parts=9, searchable=True
+    )
+    await append_each(session, "first")
+    twin = duplicate(session)
+    assert repr(twin) == repr(session)
+    assert (twin.session_id, twin.config, twin.searchable) == ("s", config, True)
+    assert twin.session_settings == session.session_settings
+    writers = [[f"{who} {number}" for number in range(15)] for who in ("one", "two")]
+    await asyncio.gather(append_each(session, *writers[0]), append_each(twin, *writers[1]))
+    assert await twin.get_items() == await session.get_items()
+    check_texts(await twin.get_items(), ["first"], *writers)
+    with pytest.raises(ValueError, match="characters"):
+        await twin.add_items([user("x" * 200)])
+    await twin.close()
+    assert await session.pop_item() is not None
+
+
+async def test_a_copy_in_another_process_is_a_writer_of_its_own(config):
+    session = WarmSession("s", config)
+    await append_each(session, "first")
+    program = (
+        "import asyncio, pickle, sys\n"
+        "session = pickle.loads(sys.stdin.buffer.read())\n"
+        "items = [{'role': 'user', 'content': f'child {part}'} for part in 'ab']\n"
+        "asyncio.run(session.add_items(items))"
+    )
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdin=subprocess.PIPE)
+    await child.communicate(pickle.dumps(session))
+    assert child.returncode == 0
+    await append_each(session, "last")
+    check_texts(await WarmSession("s", config).get_items(), ["first"], ["child"], ["last"])
+
+
+def test_a_store_in_memory_is_one_for_all_loops_and_threads_of_a_process():
+    config = WarmConfig(url="sqlite://", tenant_id=f"test-{os.urandom(8).hex()}")
+    asyncio.run(WarmSession("s", config).add_items(users(1)))
+    thread = threading.Thread(target=lambda: asyncio.run(WarmSession("s", config).add_items(users(2))))
+    thread.start()
+    thread.join()
+    assert read(config) == users(1, 2)
