@@ -59,6 +59,7 @@ def test_the_list_is_one_users_own_and_begins_with_the_last_used(make_engine):
     engine = make_engine()
     old, new = say(engine, "old"), say(engine, "new")
     say(engine, "foreign", user="bob")
+    engine.call(WarmSession("not a chat", engine.config).set_metadata({"user": "ada", "title": "no chat"}))
     assert [(c.id, c.title) for c in engine.call(engine.conversations("ada"))] == [(new, "new"), (old, "old")]
     say(engine, "again", old)
     assert [c.title for c in engine.call(engine.conversations("ada"))] == ["old", "new"]

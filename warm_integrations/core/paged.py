@@ -75,17 +75,19 @@ def boundary_id(prefix: str, append: str, number: int) -> str:
     """The id of one record of the boundary that a replace writes."""
     return f"{prefix}#{append}/{number:04x}"
 
-# %% ../../nbs/core/paged.ipynb #decd2dfa
+# %% ../../nbs/core/paged.ipynb #8011d1e3
 class Clock:
     """Gives out positions, each past all that it has seen; and a writer's name, new after a fork."""
 
     __slots__ = ("_last", "_lock", "_process", "_writer")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._last = 0
-        self._process = 0
-        self._writer = ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._process, self._writer = os.getpid(), secrets.token_hex(6)
 
     def seen(self, position: int) -> None:
         """Later positions will be past this one."""
@@ -94,9 +96,9 @@ class Clock:
 
     def next(self) -> str:
         """The key of a new append."""
+        if self._process != os.getpid():  # forked: the lock may be held by a thread that stayed behind
+            self._begin()
         with self._lock:
-            if self._process != os.getpid():
-                self._process, self._writer = os.getpid(), secrets.token_hex(6)
             self._last = max(time.time_ns() // 1000, self._last + 1)
             return append_key(self._last, self._writer)
 

@@ -21,9 +21,9 @@ Json: TypeAlias = Any
 # %% auto #0
 __all__ = ['T', 'Json', 'Step', 'Plan', 'MAX_ID_BYTES', 'MAX_TEXT_BYTES', 'MAX_TEXT_WORDS', 'MAX_METADATA_BYTES', 'MAX_BATCH',
            'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K', 'PAYLOAD',
-           'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get', 'Nearest', 'Matching', 'Store', 'single',
-           'to_json', 'check_keys', 'stored_metadata', 'refuse', 'utf8', 'check_id', 'check_range', 'check_batch',
-           'metadata_bytes', 'canonical', 'matches', 'check_filter', 'settled', 'connect']
+           'MAX_DEPTH', 'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get', 'Nearest', 'Matching', 'Store',
+           'single', 'to_json', 'check_nesting', 'stored_metadata', 'refuse', 'utf8', 'check_id', 'check_range',
+           'check_batch', 'metadata_bytes', 'canonical', 'matches', 'check_filter', 'settled', 'connect']
 
 # %% ../../nbs/core/store.ipynb #c8f5a80d
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ MAX_PAGE = 1000
 MAX_K = 100
 PAYLOAD = "_warm_payload"
 
-# %% ../../nbs/core/store.ipynb #d0b70638
+# %% ../../nbs/core/store.ipynb #f6889b20
 def to_json(value: Json) -> str:
     """Compact JSON with characters as they are.
 
@@ -171,16 +171,24 @@ def to_json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def check_keys(value: Json) -> None:
-    """`ValueError` where an object in `value` has a key that is not text; `json` would silently make it one."""
+MAX_DEPTH = 200
+
+
+def check_nesting(value: Json, depth: int = MAX_DEPTH) -> None:
+    """`ValueError` for what `json` would write without complaint, but not give back.
+
+    A key that is not text would silently become text; deep nesting exhausts the stack of the reader.
+    """
+    if not depth:
+        raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise ValueError(f"the key {key!r} is not text, as JSON keys are")
-            check_keys(inner)
+            check_nesting(inner, depth - 1)
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            check_keys(inner)
+            check_nesting(inner, depth - 1)
 
 
 def stored_metadata(document: Document) -> dict[str, Json]:
