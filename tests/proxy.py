@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class Proxy:
 
     async def __aenter__(self) -> Proxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 26)
-        self.url = "http://127.0.0.1:%d" % self._server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -110,7 +111,7 @@ def _headers(head: list[str]) -> dict[str, str]:
 
 def answer(status: int, code: str, **headers: str) -> bytes:
     """A problem report, as warm-server would send it."""
-    body = '{"code":"%s","detail":"made by the proxy","status":%d,"request_id":"r"}' % (code, status)
+    body = json.dumps({"code": code, "detail": "made by the proxy", "status": status, "request_id": "r"})
     extra = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     return (
         f"HTTP/1.1 {status} X\r\ncontent-type: application/problem+json\r\n{extra}"

@@ -27,7 +27,8 @@ def test_vectors_are_the_same_on_every_machine(text: str) -> None:
 
 
 def test_the_same_text_gives_the_same_vector_in_every_process() -> None:
-    code = "from warm_integrations.core import HashingEmbedder; print(HashingEmbedder().embed_query('old clocks').tobytes().hex())"
+    import_it = "from warm_integrations.core import HashingEmbedder"
+    code = f"{import_it}; print(HashingEmbedder().embed_query('old clocks').tobytes().hex())"
     shown = {
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True

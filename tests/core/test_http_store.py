@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_server import LocalServer
 from proxy import Proxy, answer
 
+from local_server import LocalServer
 from warm_integrations.core import AsyncPagedLog, HashingEmbedder, WarmConfig, WarmError
 from warm_integrations.core.store import Document, Nearest, Plan, Put, Scan, connect, single
 
@@ -185,9 +185,7 @@ async def test_a_committed_write_is_not_repeated(proxy: Proxy, log: AsyncPagedLo
         (b"HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\n\r\n", "not_warm_server"),
     ],
 )
-async def test_what_will_not_change_is_said_at_once(
-    proxy: Proxy, log: AsyncPagedLog, fault: bytes, code: str
-) -> None:
+async def test_what_will_not_change_is_said_at_once(proxy: Proxy, log: AsyncPagedLog, fault: bytes, code: str) -> None:
     await log.append(["one"])
     proxy.reset()
     proxy.faults = [[fault]]
@@ -262,7 +260,11 @@ def everything_shown(error: BaseException | None) -> str:
     """What an error reporter may show: messages, the whole chain, and the locals of all our frames."""
     text = ""
     while error is not None:
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if "warm_integrations" in frame.f_code.co_filename]
+        frames = [
+            frame
+            for frame, _ in traceback.walk_tb(error.__traceback__)
+            if "warm_integrations" in frame.f_code.co_filename
+        ]
         text += repr(error) + str(error) + "".join(repr(frame.f_locals) for frame in frames)
         text += repr(vars(error))
         error = error.__cause__ or error.__context__
@@ -336,7 +338,11 @@ async def test_sixty_four_writers_of_one_process_are_all_served(warm_server: Loc
 
 def open_sockets() -> int:
     gc.collect()
-    links = (os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}"))
+    links = (
+        os.readlink(f"/proc/self/fd/{fd}")
+        for fd in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{fd}")
+    )
     return sum(link.startswith("socket") for link in links)
 
 
@@ -400,6 +406,6 @@ async def test_documents_may_be_put_in_any_number_of_plans_at_once(warm_server: 
 def test_a_port_where_nobody_listens_is_not_waited_for_long() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        url = "http://127.0.0.1:%d" % free.getsockname()[1]
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(WarmError, match="unreachable"):
         asyncio.run(AsyncPagedLog("talk", WarmConfig(url=url, retries=0)).newest())

@@ -57,7 +57,7 @@ async def test_sizes_around_a_page(config: WarmConfig, count: int) -> None:
 
 async def test_texts_of_many_parts(config: WarmConfig) -> None:
     log = log_of(config, chunk_chars=4, max_parts=100)
-    texts = ["x" * n for n in (0, 1, 3, 4, 5, 8, 399, 400)] + ["é\U0001f600\n\"\\" * 30]
+    texts = ["x" * n for n in (0, 1, 3, 4, 5, 8, 399, 400)] + ['é\U0001f600\n"\\' * 30]
     await log.append(texts)
     assert await log.newest() == texts
     for limit in range(1, len(texts)):

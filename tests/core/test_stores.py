@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_server import LocalServer
 
+from local_server import LocalServer
 from warm_integrations.core import WarmConfig, WarmError
 from warm_integrations.core.store import (
     PAYLOAD,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from agents import (
@@ -113,12 +113,13 @@ CONVERSATIONS = {
 @pytest.mark.parametrize("run", [Runner.run, streamed], ids=["run", "streamed"])
 async def test_keeps_and_replays_what_the_sdks_own_session_does(config, conversation, run):
     outcomes = []
-    for session in (WarmSession("c", config), SQLiteSession("c")):
-        assistant = conversation().clone(tools=[weather])
-        for text in ("hi", "there"):
-            with suppress(AgentsException, RuntimeError):
-                await run(assistant, text, session=session)
-        outcomes.append((await session.get_items(), [call.input for call in assistant.model.calls]))
+    with closing(SQLiteSession("c")) as theirs:
+        for session in (WarmSession("c", config), theirs):
+            assistant = conversation().clone(tools=[weather])
+            for text in ("hi", "there"):
+                with suppress(AgentsException, RuntimeError):
+                    await run(assistant, text, session=session)
+            outcomes.append((await session.get_items(), [call.input for call in assistant.model.calls]))
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][0]
 

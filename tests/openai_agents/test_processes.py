@@ -150,7 +150,7 @@ def test_a_killed_process_leaves_whole_appends(config):
             for _ in range(7 * number):
                 done = int(process.stdout.readline())
             os.kill(process.pid, signal.SIGKILL)
-            done = max(done, *map(int, process.communicate()[0].split()), 0)
+            done = max(done, *map(int, process.stdout.read().split()), 0)
         items = read(config)
         assert len(items) in (3 * done, 3 * done + 3)  # the last one may have been on its way
         check_appends(items, {"0": len(items) // 3})
@@ -173,7 +173,7 @@ def test_a_killed_server_leaves_whole_appends(warm_server_binary, tmp_path):
                 for _ in range(7):  # it goes on by itself
                     done = int(process.stdout.readline())
                 process.kill()
-                done = max(done, *map(int, process.communicate()[0].split()), 0)
+                done = max(done, *map(int, process.stdout.read().split()), 0)
             items = read(config)
             assert len(items) in (3 * done, 3 * done + 3)
             check_appends(items, {"0": len(items) // 3})
