@@ -16,9 +16,9 @@ from warm_integrations.core.store import (
     Delete,
     Document,
     Get,
-    Matching,
     Nearest,
     Put,
+    Recall,
     Scan,
     Step,
     Store,
@@ -48,10 +48,8 @@ async def ask(store: Store, step: Step) -> Any:
         answer = await run(single(step))
     except WarmError as error:
         return error.code, error.status
-    if isinstance(step, Nearest):
+    if isinstance(step, (Nearest, Recall)):
         return [(hit.id, pytest.approx(hit.score, abs=1e-6), hit.payload, hit.metadata, hit.text) for hit in answer]
-    if isinstance(step, Matching):
-        return {(hit.id, hit.text) for hit in answer}
     if isinstance(step, Get):
         return [(hit.id, hit.payload, hit.metadata, hit.text) for hit in answer]
     return answer
@@ -91,11 +89,19 @@ STEPS = {
     "vector too short": Nearest(vector(1)[:-1], 5, {"user": "alice"}),
     "vector of zeros": Nearest([0.0] * 384, 5, {"user": "alice"}),
     "no filter": Nearest(vector(1), 5, {}),
-    "matching": Matching("cat", 5, {"user": "alice"}),
-    "matching one of two words": Matching("bark zebra", 5, {"user": "alice"}),
-    "matching nothing": Matching("zebra", 5, {"user": "alice"}),
-    "matching somebody else's": Matching("mat", 5, {"user": "bob"}),
-    "matching a query language": Matching('cat" OR text:* NEAR(', 5, {"user": "alice"}),
+    "recall by a word": Recall("cat", 5, {"user": "alice"}),
+    "recall by a stem": Recall("Barking CATS", 5, {"user": "alice"}),
+    "recall by one of two words": Recall("bark zebra", 5, {"user": "alice"}),
+    "recall by a word of nobody": Recall("zebra", 5, {"user": "alice"}),
+    "recall by somebody else's word": Recall("mat", 5, {"user": "bob"}),
+    "recall in a query language": Recall('cat" OR text:* NEAR(', 5, {"user": "alice"}),
+    "recall by word and meaning": Recall("cat", 5, {"user": "alice"}, vector(2)),
+    "recall by meaning alone": Recall("", 5, {"user": "alice"}, vector(2)),
+    "recall the best": Recall("dogs", 1, {"n": True}, vector(3)),
+    "recall without filter": Recall("cat", 5, {}),
+    "recall with a vector too short": Recall("cat", 5, {"user": "alice"}, [1.0]),
+    "recall too many": Recall("cat", 101, {"user": "alice"}),
+    "recall by a question too long": Recall("x" * 8193, 5, {"user": "alice"}),
     "delete": Delete(["a/1", "missing", "a/1", "b/ü"]),
     "delete nothing": Delete([]),
     "delete a wrong id": Delete(["a\n"]),
@@ -159,7 +165,7 @@ async def test_tenants_do_not_see_each_other(config: WarmConfig) -> None:
     assert await ask(other, Scan("", 100)) == []
     assert await ask(other, Get(["a/1"])) == []
     assert await ask(other, Nearest(vector(1), 5, {"user": "alice"})) == []
-    assert await ask(other, Matching("cat", 5, {"user": "alice"})) == set()
+    assert await ask(other, Recall("cat", 5, {"user": "alice"}, vector(1))) == []
     assert await ask(other, Delete(["a/1"])) == []
     assert len(await ask(connect(config), Scan("", 100))) == len(NOTES)
 
@@ -171,4 +177,22 @@ async def test_a_deleted_document_is_found_by_nothing(config: WarmConfig) -> Non
     assert [row.id for row in await ask(store, Scan("", 9))] == ["a/3", "a/4", "b/ü"]
     assert await ask(store, Get(["a/1"])) == []
     assert [hit[0] for hit in await ask(store, Nearest(vector(1), 5, {"user": "alice"}))] == ["a/4"]
-    assert await ask(store, Matching("cat", 5, {"user": "alice"})) == set()
+    assert await ask(store, Recall("cat", 5, {"user": "alice"})) == []
+
+
+WORDS = ["alice", "paints", "painting", "sunset", "clock", "clocks", "lisbon", "hotel", "the", "a", "cat's", "naïve", "2026"]
+
+
+async def test_a_hundred_questions_are_ranked_alike(both: tuple[Store, Store]) -> None:
+    draw = random.Random(7)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(150)]
+    notes = [Document(f"{i:03}", "", {"user": i % 2}, text, vector(i)) for i, text in enumerate(texts)]
+    for store in both:
+        await store.write(single(Put(notes)))
+    for i in range(100):
+        question = Recall(" ".join(draw.choices(WORDS, k=3)), 10, {"user": i % 2}, vector(1000 + i) if i % 3 else None)
+        embedded, http = [await store.read(single(question)) for store in both]
+        assert [hit.score for hit in embedded] == pytest.approx([hit.score for hit in http], abs=1e-5)
+        # where two differ by less than the stores' rounding, either may be first
+        clear = [i for i, hit in enumerate(http) if all(abs(hit.score - o.score) > 1e-5 for o in http if o is not hit)]
+        assert [embedded[i].id for i in clear[:-1]] == [http[i].id for i in clear[:-1]]

@@ -15,6 +15,8 @@ APP = Path(__file__).parents[2] / "examples" / "chat" / "app.py"
 
 OpenPage = Callable[..., AppTest]
 
+on_one_store = pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)  # what no store has a part in
+
 
 @pytest.fixture
 def open_page(config: WarmConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenPage]:
@@ -106,6 +108,7 @@ def test_a_deleted_conversation_in_another_tab(open_page):
     assert "no conversation of ada" in other.run().warning[0].value
 
 
+@on_one_store
 def test_markdown_without_formulas_and_images(open_page):
     page = open_page()
     text = "costs $5 or $6 ![x](http://example.com/x.png) in `a$b`"
@@ -116,6 +119,7 @@ def test_markdown_without_formulas_and_images(open_page):
     assert titles(page) == ["costs \\$5 or \\$6 !\\[x](http://example.com/x.png) in…"]
 
 
+@on_one_store
 def test_a_failed_answer_is_tried_again(open_page, openai_server):
     page = open_page()
     assert page.sidebar.markdown[0].value.startswith(":blue-badge[tiny · ")
@@ -128,6 +132,7 @@ def test_a_failed_answer_is_tried_again(open_page, openai_server):
     assert said(page) == ["status 429", "You asked: status 429"]
 
 
+@on_one_store
 def test_an_answer_that_broke_off(open_page, openai_server):
     page = open_page()
     say(page, "break")

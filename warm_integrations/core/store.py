@@ -20,12 +20,13 @@ Json: TypeAlias = Any
 
 # %% auto #0
 __all__ = ['T', 'Json', 'Step', 'Plan', 'MAX_ID_BYTES', 'MAX_TEXT_BYTES', 'MAX_TEXT_WORDS', 'MAX_METADATA_BYTES', 'MAX_BATCH',
-           'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K', 'PAYLOAD',
-           'MAX_DEPTH', 'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get', 'Nearest', 'Matching', 'Store',
-           'single', 'to_json', 'check_nesting', 'stored_metadata', 'refuse', 'utf8', 'check_id', 'check_range',
-           'check_batch', 'metadata_bytes', 'canonical', 'matches', 'check_filter', 'settled', 'connect']
+           'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K',
+           'MEANING_WEIGHT', 'PAYLOAD', 'MAX_DEPTH', 'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get',
+           'Nearest', 'Recall', 'Store', 'single', 'to_json', 'check_nesting', 'stored_metadata', 'refuse', 'utf8',
+           'check_id', 'check_range', 'check_batch', 'metadata_bytes', 'canonical', 'matches', 'check_filter',
+           'settled', 'connect']
 
-# %% ../../nbs/core/store.ipynb #c8f5a80d
+# %% ../../nbs/core/store.ipynb #4cade968
 @dataclass(frozen=True)
 class Document:
     """What a store keeps under an id.
@@ -54,7 +55,7 @@ class Row(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A ranked document. `score` is the exact cosine of a vector ranking, or a BM25 score of the store's own scale."""
+    """A ranked document. What `score` means is said by the step that asked for it."""
 
     id: str
     score: float
@@ -62,7 +63,7 @@ class Hit(NamedTuple):
     metadata: Mapping[str, Json]
     text: str
 
-# %% ../../nbs/core/store.ipynb #bb52800e
+# %% ../../nbs/core/store.ipynb #1c8a2aa7
 @dataclass(frozen=True, slots=True)
 class Scan:
     """Up to `limit` (1 to 1000) documents whose ids go on after `prefix`, past `after`: `list[Row]`, in byte order."""
@@ -111,18 +112,22 @@ class Nearest:
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
-    """The `k` (1 to 100) documents that share a word with `text`, best BM25 first: `list[Hit]`.
+class Recall:
+    """The `k` (1 to 100) documents that answer a question best, by words and by meaning together: `list[Hit]`.
 
-    Filtered like `Nearest`.
+    Words: BM25 (k1 1.2, b 0.75, Snowball stems) among the documents that the filter lets through.
+    Meaning: the cosine to `vector`, where one is given and it is not negative.
+    The best 100 of each are scaled to 0..1 by their highest and lowest score;
+    `score` is that of the words plus 0.4 of that of the meaning.
     """
 
     text: str
     k: int
     filter: Mapping[str, Json]
+    vector: Sequence[float] | None = None
 
 
-Step: TypeAlias = Scan | Put | Delete | Get | Nearest | Matching
+Step: TypeAlias = Scan | Put | Delete | Get | Nearest | Recall
 Plan: TypeAlias = Generator[Step, Any, T]
 
 # %% ../../nbs/core/store.ipynb #27150154
@@ -148,7 +153,7 @@ def single(step: Step) -> Plan[Any]:
     """The plan of one step, which returns its answer."""
     return (yield step)
 
-# %% ../../nbs/core/store.ipynb #5cd46b65
+# %% ../../nbs/core/store.ipynb #6006523c
 MAX_ID_BYTES = 256
 MAX_TEXT_BYTES = 64 * 1024
 MAX_TEXT_WORDS = 4096
@@ -160,6 +165,7 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_DELETE = 4096
 MAX_PAGE = 1000
 MAX_K = 100
+MEANING_WEIGHT = 0.4
 PAYLOAD = "_warm_payload"
 
 # %% ../../nbs/core/store.ipynb #f6889b20
