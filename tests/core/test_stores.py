@@ -180,7 +180,21 @@ async def test_a_deleted_document_is_found_by_nothing(config: WarmConfig) -> Non
     assert await ask(store, Recall("cat", 5, {"user": "alice"})) == []
 
 
-WORDS = ["alice", "paints", "painting", "sunset", "clock", "clocks", "lisbon", "hotel", "the", "a", "cat's", "naïve", "2026"]
+WORDS = [
+    "alice",
+    "paints",
+    "painting",
+    "sunset",
+    "clock",
+    "clocks",
+    "lisbon",
+    "hotel",
+    "the",
+    "a",
+    "cat's",
+    "naïve",
+    "2026",
+]
 
 
 async def test_a_hundred_questions_are_ranked_alike(both: tuple[Store, Store]) -> None:

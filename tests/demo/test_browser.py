@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -87,22 +88,37 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def app(browser: Browser, config: WarmConfig, tmp_path: Path) -> Iterator[App]:
-    app = App(config, tmp_path)
-    yield app
-    if app.process.poll() is None:
+@pytest.fixture(scope="module")
+def apps() -> Iterator[dict[str, App]]:
+    """One running app for each store: starting one takes longer than most tests."""
+    apps: dict[str, App] = {}
+    yield apps
+    for app in apps.values():
         app.terminate()
 
 
 @pytest.fixture
-def page(browser: Browser, app: App) -> Iterator[Page]:
+def app(browser: Browser, apps: dict[str, App], store_kind: str, request: pytest.FixtureRequest) -> App:
+    if store_kind not in apps:
+        directory = request.getfixturevalue("tmp_path_factory").mktemp("app")
+        apps[store_kind] = App(request.getfixturevalue("config"), directory)
+    return apps[store_kind]
+
+
+@pytest.fixture
+def user() -> str:
+    """A user of this test only."""
+    return f"ada{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def page(browser: Browser, app: App, user: str) -> Iterator[Page]:
     """A page that may call nobody but the app."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     hosts: set[str] = set()
     context.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
     page = context.new_page()
-    page.goto(f"{app.url}/?u=ada")
+    page.goto(f"{app.url}/?u={user}")
     yield page
     context.close()
     assert hosts - {""} == {f"localhost:{app.port}"}
@@ -210,12 +226,12 @@ def test_stop_keeps_what_was_said(page):
     expect(button(page, "Try again")).to_have_count(0)
 
 
-def test_rename_delete_and_links(app, page, browser):
+def test_rename_delete_and_links(page, browser, user):
     say(page, "count to 1")
     expect_conversation(page, "count to 1", "1")
     link = page.url
     button(page, "New chat").click()
-    expect(page.get_by_text("Hello ada, what is on your mind?")).to_be_visible()
+    expect(page.get_by_text(f"Hello {user}, what is on your mind?")).to_be_visible()
     say(page, "count to 2")
     expect_conversation(page, "count to 2", "1 2")
     rows = page.get_by_test_id("stSidebar").locator('[class*="st-key-open"]')
@@ -233,7 +249,7 @@ def test_rename_delete_and_links(app, page, browser):
         visitor = context.new_page()
         visitor.goto(link)
         expect_conversation(visitor, "count to 1", "1")
-        visitor.goto(link.replace("u=ada", "u=bob"))
+        visitor.goto(link.replace(f"u={user}", "u=bob"))
         expect(visitor.get_by_test_id("stAlert")).to_contain_text("no conversation of bob")
         expect(visitor.get_by_test_id("stChatMessage")).to_have_count(0)
 
@@ -242,9 +258,9 @@ def test_rename_delete_and_links(app, page, browser):
     page.get_by_test_id("stSidebar").get_by_text("⋯").nth(1).click()
     button(page, "Delete for good").click()
     expect(rows).to_have_text(["count to 2"])
-    expect(page.get_by_text("Hello ada, what is on your mind?")).to_be_visible()
+    expect(page.get_by_text(f"Hello {user}, what is on your mind?")).to_be_visible()
     page.goto(link)
-    expect(page.get_by_test_id("stAlert")).to_contain_text("no conversation of ada")
+    expect(page.get_by_test_id("stAlert")).to_contain_text(f"no conversation of {user}")
 
 
 @on_one_store

@@ -73,15 +73,15 @@ def test_the_address_leads_back_to_a_conversation(open_page):
 
 def test_conversations_are_a_users_own(open_page):
     page = open_page(u="ada")
-    say(page, "first")
+    say(page, "count to 1")
     first = address(page)
     click(page, "New chat")
     assert address(page) == {"u": "ada"}
-    say(page, "second")
-    assert titles(page) == ["second", "first"]
-    click(page, "first")
+    say(page, "count to 2")
+    assert titles(page) == ["count to 2", "count to 1"]
+    click(page, "count to 1")
     assert address(page) == first
-    assert said(page)[0] == "first"
+    assert said(page)[0] == "count to 1"
 
     page.text_input(key="name").set_value("bob").run()
     assert address(page) == {"u": "bob"}
@@ -95,7 +95,7 @@ def test_conversations_are_a_users_own(open_page):
 
 def test_a_deleted_conversation_in_another_tab(open_page):
     page = open_page(u="ada")
-    say(page, "hello")
+    say(page, "count to 1")
     other = open_page(**address(page))
     menu = f"menu {address(page)['c']}"
     page.session_state[menu] = True
