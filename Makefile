@@ -14,7 +14,7 @@ CHAT := $(BIN)/streamlit run examples/chat/app.py
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup server test demo demo-server replay notebooks export readme format check clean
+.PHONY: help setup server test demo demo-server replay bench-recall notebooks export readme format check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,10 @@ demo-server: setup server ## Open the chat on a local warm-server, with its data
 replay: setup ## Time a long conversation: make replay DATA=file.json [WARM_URL=http://...]
 	@[ -n "$(DATA)" ] || { echo "Which conversation? make replay DATA=file.json"; exit 1; }
 	$(BIN)/python benchmarks/replay.py "$(DATA)" $(ARGS)
+
+bench-recall: setup ## Measure what questions find: make bench-recall DATA=file.json
+	@[ -n "$(DATA)" ] || { echo "Which questions? make bench-recall DATA=file.json"; exit 1; }
+	$(BIN)/python benchmarks/recall.py "$(DATA)" $(ARGS)
 
 notebooks: setup ## Open the notebooks in JupyterLab
 	$(BIN)/jupyter lab nbs

@@ -77,7 +77,7 @@ class Turn:
         """The answer so far, again and again until it ends."""
         while self.running:
             yield self.answer
-            time.sleep(0.05)
+            time.sleep(0.1)
         yield self.answer
 
     def stop(self) -> None:

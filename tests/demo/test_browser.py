@@ -83,7 +83,7 @@ def browser() -> Iterator[Browser]:
             pytest.fail(NO_BROWSER, pytrace=False)
         pytest.skip(NO_BROWSER)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 
@@ -114,7 +114,7 @@ def user() -> str:
 @pytest.fixture
 def page(browser: Browser, app: App, user: str) -> Iterator[Page]:
     """A page that may call nobody but the app."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context = browser.new_context(viewport={"width": 1000, "height": 700}, reduced_motion="reduce")
     hosts: set[str] = set()
     context.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
     page = context.new_page()

@@ -109,6 +109,7 @@ def test_wheel_holds_every_module(wheel, tree):
         files = {path.relative_to(tree).as_posix() for path in (tree / package).rglob("*.py")}
         assert f"{package}/core/__init__.py" in files
         assert files | {f"{package}/py.typed"} <= names
+    assert "warm_integrations/core/bert-base-uncased-vocab.txt" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 

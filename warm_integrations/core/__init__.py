@@ -1,8 +1,24 @@
-"""Stores, the log and the configuration: what the session and the memory tools are built on."""
+"""Stores, logs, records and the configuration: what sessions and memory tools are built on."""
 
+from .backend import AsyncWarmBackend, Recalled, Record, WarmBackend, reembed
 from .config import WarmConfig
 from .embedder import Embedder, HashingEmbedder
 from .errors import WarmError
+from .memory import Memory, UserMemory, user_memory
 from .paged import AsyncPagedLog
 
-__all__ = ["AsyncPagedLog", "Embedder", "HashingEmbedder", "WarmConfig", "WarmError"]
+__all__ = [
+    "AsyncPagedLog",
+    "AsyncWarmBackend",
+    "Embedder",
+    "HashingEmbedder",
+    "Memory",
+    "Recalled",
+    "Record",
+    "UserMemory",
+    "WarmBackend",
+    "WarmConfig",
+    "WarmError",
+    "reembed",
+    "user_memory",
+]

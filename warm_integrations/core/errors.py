@@ -8,13 +8,14 @@ from __future__ import annotations
 # %% auto #0
 __all__ = ['NEXT_STEP', 'WarmError']
 
-# %% ../../nbs/core/errors.ipynb #cdefced1
+# %% ../../nbs/core/errors.ipynb #e60bca00
 NEXT_STEP = {
     "unauthorized": "Set WARM_API_KEY, or WarmConfig(api_key=...), to a key that this server knows.",
     "forbidden": "Use a key with the scopes 'read' and 'write'.",
     "tenant_forbidden": "Use a key for this tenant, or the tenant_id that the key belongs to.",
     "unreachable": "Check WARM_URL, and that warm-server runs there; docs/SERVER.md says how to start it.",
     "no_answer": "The request was sent but no answer came, so it may have been carried out: read before you repeat it.",
+    "mutation_committed": "It was carried out, but not all that should follow: do the same again.",
     "untrusted": "Set WARM_CA_FILE, or WarmConfig(ca_file=...), to the certificate authority of this server.",
     "not_warm_server": "Check WARM_URL: what answers there does not speak warm-server's API.",
     "quota_exceeded": "Delete documents, or raise the server's --max-documents-per-tenant.",
@@ -28,6 +29,7 @@ NEXT_STEP = {
     "disk_error": "Check the disk's health, space and file limits; nothing of this write was kept.",
     "newer_store": "Install a newer writerslogic-warm-integrations; the file was left as it is.",
     "damaged": "Restore the file from a backup, or run sqlite3's .recover on a copy of it.",
+    "mixed_embedders": "Use that embedder, or run: python -m warm_integrations.core reembed",
     "other_embedder": "Search with the embedder that the session was written with, or write it anew.",
 }
 

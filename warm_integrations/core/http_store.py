@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 # %% auto #0
 __all__ = ['T', 'HttpStore']
 
-# %% ../../nbs/core/http_store.ipynb #799f3bef
+# %% ../../nbs/core/http_store.ipynb #09c5341b
 def _vector(values: Sequence[float], what: str) -> str:
     try:
         return to_json([float(x) for x in values])
@@ -62,14 +62,22 @@ def _vector(values: Sequence[float], what: str) -> str:
         raise refuse(f"{what} values must be finite") from None
 
 
-def _document(document: Document, first: str) -> str:
-    vector = first if document.vector is None else _vector(document.vector, "vector")
-    fields = f'{{"id":{to_json(document.id)},"vector":{vector},"metadata":{to_json(stored_metadata(document))}'
-    return fields + (f',"text":{to_json(document.text)}}}' if document.text else "}")
+def _document(document: Document, first: str, embedded_there: bool = False) -> str:
+    fields = f'{{"id":{to_json(document.id)},"metadata":{to_json(stored_metadata(document))}'
+    if document.text:
+        fields += f',"text":{to_json(document.text)}'
+    if document.vector is not None:
+        fields += f',"vector":{_vector(document.vector, "vector")}'
+    elif not (embedded_there and document.text):
+        fields += f',"vector":{first}'
+    return fields + "}"
 
-# %% ../../nbs/core/http_store.ipynb #12dea450
-def _request(step: Step, dim: int) -> tuple[str, str, str]:
-    """Method, path and JSON body of the request that carries out `step`."""
+# %% ../../nbs/core/http_store.ipynb #794ae76b
+def _request(step: Step, dim: int, embedded_there: bool = False) -> tuple[str, str, str]:
+    """Method, path and JSON body of the request that carries out `step`.
+
+    With `embedded_there` (`text_queries`) texts go without vectors, and the service embeds them.
+    """
     first = "[1" + ",0" * (dim - 1) + "]"
     match step:
         case Scan():
@@ -80,9 +88,17 @@ def _request(step: Step, dim: int) -> tuple[str, str, str]:
                 "",
             )
         case Put():
-            return "POST", "/api/v1/documents/batch", f"[{','.join(_document(d, first) for d in step.documents)}]"
+            return (
+                "POST",
+                "/api/v1/documents/batch",
+                f"[{','.join(_document(one, first, embedded_there) for one in step.documents)}]",
+            )
         case Delete():
-            return "POST", "/api/v1/memory/forget", to_json({"scope": {"kind": "ids", "ids": list(step.ids)}})
+            return (
+                "POST",
+                "/api/v1/memory/forget",
+                to_json({"scope": {"kind": "ids", "ids": list(step.ids)}, "purge": step.purge}),
+            )
         case Get():
             check_range("ids", len(step.ids), MAX_K)
             ids = to_json(list(dict.fromkeys(step.ids)))
@@ -94,14 +110,18 @@ def _request(step: Step, dim: int) -> tuple[str, str, str]:
             return "POST", "/api/v1/query", body
         case Recall():
             check_filter(step.filter)
+            if embedded_there:
+                text_query = {"query": step.text, "top_k": step.k, "filter": dict(step.filter)}
+                return "POST", "/api/v1/query", to_json(text_query)
             question = {"query": step.text, "k": step.k, "filter": dict(step.filter), "lexicalWeight": 1}
+            question["candidateLimit"] = step.candidates
             weight, vector = (
                 (0.0, "null") if step.vector is None else (MEANING_WEIGHT, _vector(step.vector, "embedding"))
             )
             body = f'{to_json(question)[:-1]},"semanticWeight":{weight},"embedding":{vector}}}'
             return "POST", "/api/v1/memory/recall", body
 
-# %% ../../nbs/core/http_store.ipynb #919b2326
+# %% ../../nbs/core/http_store.ipynb #e1ba1998
 def _split(metadata: dict[str, Json]) -> tuple[str, dict[str, Json]]:
     payload = metadata.pop(PAYLOAD, "")
     return payload if isinstance(payload, str) else "", metadata
@@ -115,8 +135,8 @@ def _answer(step: Step, reply: Any) -> Any:
     """What `step` asked for, from the JSON of the response."""
     match step:
         case Scan():
-            found = [(d["id"], d["metadata"]) for d in reply["documents"] if d["id"].startswith(step.prefix)]
-            return [Row(id, *_split(metadata)) for id, metadata in found]
+            mine = [(d["id"], d["metadata"]) for d in reply["documents"] if d["id"].startswith(step.prefix)]
+            return [Row(id, *_split(metadata)) for id, metadata in mine]
         case Put():
             return None
         case Delete():
@@ -127,7 +147,7 @@ def _answer(step: Step, reply: Any) -> Any:
         case Nearest():
             return [_hit(match) for match in reply["matches"]]
         case Recall():
-            return [_hit(result) for result in reply["results"]]
+            return [_hit(found) for found in (reply["results"] if "results" in reply else reply["matches"])]
 
 # %% ../../nbs/core/http_store.ipynb #78f90a29
 class _Again(Exception):
@@ -255,7 +275,7 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
-# %% ../../nbs/core/http_store.ipynb #e59da145
+# %% ../../nbs/core/http_store.ipynb #f8e02b21
 class HttpStore:
     """The documents of one tenant on a warm-server.
 
@@ -297,7 +317,7 @@ class HttpStore:
         return await settled(self.read(plan))
 
     async def _carry_out(self, step: Step) -> Any:
-        method, path, body = _request(step, self._dim)
+        method, path, body = _request(step, self._dim, self._config.text_queries)
         headers = self._headers
         if isinstance(step, (Put, Delete)):
             headers = httpx.Headers(headers)
@@ -317,14 +337,22 @@ class HttpStore:
             code = "no_answer" if lost else failure.error.code
             raise WarmError(code, failure.error.detail, status=failure.error.status) from None
         except WarmError as error:
-            if error.code != "mutation_committed":
+            if error.code != "mutation_committed" or (isinstance(step, Delete) and step.purge):
                 raise
             # The write is durable, only the server's own view of it is not; its items are whole in the journal.
             _log.warning("warm-server reported a committed write with a failed follow-up: %s", error)
             return list(step.ids) if isinstance(step, Delete) else None
         if isinstance(step, Delete) and step.claim and lost and "idempotent-replayed" not in response.headers:
             self._check_claim(step.ids, answer)
+        if isinstance(step, Delete) and step.purge and not answer:
+            await self._purge()
         return answer
+
+    async def _purge(self) -> None:
+        """The server compacts only where it has removed something: here, a record made for this."""
+        spent = Document(f"_warm_purge/{uuid.uuid4().hex}", "")
+        await self._carry_out(Put([spent]))
+        await self._carry_out(Delete([spent.id], purge=True))
 
     def _understand(self, step: Step, response: httpx.Response) -> Any:
         try:

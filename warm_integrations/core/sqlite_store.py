@@ -339,6 +339,13 @@ def _delete(db: sqlite3.Connection, tenant: int, step: Delete) -> list[str]:
             removed.append(id)
     return removed
 
+# %% ../../nbs/core/sqlite_store.ipynb #fb6857c9
+def _purge(db: sqlite3.Connection) -> None:
+    db.execute("VACUUM")
+    busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise sqlite3.OperationalError("database is locked: deleted, but not yet purged; purge again")
+
 # %% ../../nbs/core/sqlite_store.ipynb #5bd02fda
 def _get(db: sqlite3.Connection, tenant: int, scores: Mapping[str, float]) -> list[Hit]:
     """The documents whose ids are keys of `scores`, in their order."""
@@ -392,7 +399,6 @@ def _best(scores: Mapping[str, float], k: int) -> dict[str, float]:
 
 
 def _nearest(db: sqlite3.Connection, tenant: int, step: Nearest, dim: int) -> list[Hit]:
-    check_range("top_k", step.k, MAX_K)
     found = _candidates(db, tenant, step.filter)
     cosines = _cosines(db, found, step.vector, dim, "query_vector")
     return _get(db, tenant, _best(dict(zip((c.id for c in found), cosines, strict=True)), step.k))
@@ -415,26 +421,27 @@ def _bm25(db: sqlite3.Connection, tenant: int, text: str, found: Sequence[_Candi
             scores[candidate.id] = scores.get(candidate.id, 0.0) + rarity * count * (_K1 + 1) / (count + norm)
     return scores
 
-# %% ../../nbs/core/sqlite_store.ipynb #c861ed5b
-def _stretched(scores: Mapping[str, float], k: int) -> dict[str, float]:
-    best = _best(scores, max(k, 100))
+# %% ../../nbs/core/sqlite_store.ipynb #d4a24b53
+def _stretched(scores: Mapping[str, float], candidates: int) -> dict[str, float]:
+    best = _best(scores, candidates)
     high, low = max(best.values(), default=0.0), min(best.values(), default=0.0)
     return {id: (score - low) / (high - low) if high > low else 1.0 for id, score in best.items()}
 
 
 def _recall(db: sqlite3.Connection, tenant: int, step: Recall, dim: int) -> list[Hit]:
-    check_range("k", step.k, MAX_K)
     if len(utf8(step.text)) > 8192:
         raise refuse("query requires at most 8192 bytes")
+    if not step.k <= step.candidates <= 4096:
+        raise refuse("require k <= candidateLimit <= 4096")
     found = _candidates(db, tenant, step.filter)
-    scores = _stretched(_bm25(db, tenant, step.text, found), step.k)
+    scores = _stretched(_bm25(db, tenant, step.text, found), step.candidates)
     if step.vector is not None:
         cosines = zip((c.id for c in found), _cosines(db, found, step.vector, dim, "embedding"), strict=True)
-        for id, score in _stretched({id: cosine for id, cosine in cosines if cosine >= 0}, step.k).items():
+        for id, score in _stretched({id: cosine for id, cosine in cosines if cosine >= 0}, step.candidates).items():
             scores[id] = scores.get(id, 0.0) + MEANING_WEIGHT * score
     return _get(db, tenant, _best(scores, step.k))
 
-# %% ../../nbs/core/sqlite_store.ipynb #d3770adf
+# %% ../../nbs/core/sqlite_store.ipynb #790bf73a
 class SqliteStore:
     """The embedded store of one tenant: a SQLite file, or memory.
 
@@ -452,6 +459,7 @@ class SqliteStore:
         else:
             self._key = (":memory:", synchronous, 0.0)
         self._tenant, self._dim = config.tenant_id or "default", config.embedder.dim
+        self._max_k = max(MAX_K, config.max_fetch)
 
     async def read(self, plan: Plan[T]) -> T:
         """Run a plan on one snapshot."""
@@ -462,20 +470,24 @@ class SqliteStore:
         return await settled(asyncio.wrap_future(_submit(self._key, lambda db: self._run(db, plan, write=True))))
 
     def _run(self, db: sqlite3.Connection, plan: Plan[T], write: bool) -> T:
+        purge = False
         db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         try:
             try:
                 step = next(plan)
                 while True:
+                    purge = purge or (isinstance(step, Delete) and step.purge)
                     step = plan.send(self._answer(db, step))
             except StopIteration as finished:
                 db.execute("COMMIT")
                 result: T = finished.value
-                return result
         finally:
             plan.close()
             if db.in_transaction:
                 db.execute("ROLLBACK")
+        if purge:
+            _purge(db)
+        return result
 
     def _answer(self, db: sqlite3.Connection, step: Step) -> Any:
         tenant = _tenant(db, self._tenant, create=isinstance(step, Put))
@@ -490,6 +502,8 @@ class SqliteStore:
                 check_range("ids", len(step.ids), MAX_K)
                 return _get(db, tenant, dict.fromkeys(step.ids, 0.0))
             case Nearest():
+                check_range("top_k", step.k, self._max_k)
                 return _nearest(db, tenant, step, self._dim)
             case Recall():
+                check_range("k", step.k, self._max_k)
                 return _recall(db, tenant, step, self._dim)

@@ -63,7 +63,7 @@ class Hit(NamedTuple):
     metadata: Mapping[str, Json]
     text: str
 
-# %% ../../nbs/core/store.ipynb #1c8a2aa7
+# %% ../../nbs/core/store.ipynb #33a5e920
 @dataclass(frozen=True, slots=True)
 class Scan:
     """Up to `limit` (1 to 1000) documents whose ids go on after `prefix`, past `after`: `list[Row]`, in byte order."""
@@ -86,10 +86,12 @@ class Delete:
 
     Atomic up to 4,096 ids. With `claim`, it must be certain that this call removed what it names;
     where a lost answer leaves that open, it raises `WarmError("no_answer")`.
+    With `purge`, what was deleted is also gone from the store's files when the plan has ended.
     """
 
     ids: Sequence[str]
     claim: bool = False
+    purge: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +119,16 @@ class Recall:
 
     Words: BM25 (k1 1.2, b 0.75, Snowball stems) among the documents that the filter lets through.
     Meaning: the cosine to `vector`, where one is given and it is not negative.
-    The best 100 of each are scaled to 0..1 by their highest and lowest score;
+    The best `candidates` (`k` to 4096) of each are scaled to 0..1 by their highest and lowest score;
     `score` is that of the words plus 0.4 of that of the meaning.
+    Filtered like `Nearest`, but that warm-server takes the numbers 1 and 1.0 for equal here.
     """
 
     text: str
     k: int
     filter: Mapping[str, Json]
     vector: Sequence[float] | None = None
+    candidates: int = 100
 
 
 Step: TypeAlias = Scan | Put | Delete | Get | Nearest | Recall
@@ -168,7 +172,7 @@ MAX_K = 100
 MEANING_WEIGHT = 0.4
 PAYLOAD = "_warm_payload"
 
-# %% ../../nbs/core/store.ipynb #f6889b20
+# %% ../../nbs/core/store.ipynb #a6fe1164
 def to_json(value: Json) -> str:
     """Compact JSON with characters as they are.
 
@@ -177,7 +181,7 @@ def to_json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-MAX_DEPTH = 200
+MAX_DEPTH = 100
 
 
 def check_nesting(value: Json, depth: int = MAX_DEPTH) -> None:

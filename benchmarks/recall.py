@@ -1,0 +1,149 @@
+"""How well questions find what was stored, for each embedder, ranking and store.
+
+    python benchmarks/recall.py DATA.json
+
+DATA is a list of {"user", "kind", "memories": [text, ...], "queries": [{"query", "relevant": [index, ...]}]}; a
+question is asked among the memories of its own entry. Prints, for each kind, the mean share of the relevant memories
+among the first 1, 5 and 10 hits, the mean reciprocal rank of the first relevant one (0 past the tenth), the
+milliseconds of a question without its embedding, and how often the first hit is that of the embedded store.
+The stores are a temporary SQLite file and, where its binary is found, a warm-server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+from local_server import LocalServer, find_warm_server
+from warm_integrations.core import HashingEmbedder, WarmConfig
+from warm_integrations.core.models import MiniLMEmbedder
+from warm_integrations.core.store import Document, Nearest, Put, Recall, Step, Store, connect, single
+from warm_integrations.core.words import STOP_WORDS, words
+
+K = 10
+BATCH = 500
+EMBEDDERS = {"hashing": HashingEmbedder(), "minilm": MiniLMEmbedder()}
+RANKINGS = [
+    (name, ranking)
+    for name in EMBEDDERS
+    for ranking in ("cosine", "words", "words and meaning")
+    if ranking != "words" or name == "hashing"  # which are the same for every embedder
+]
+
+
+def step(ranking: str, query: str, vector: list[float], filter: dict[str, str]) -> Step:
+    if ranking == "cosine":
+        return Nearest(vector, K, filter)
+    text = " ".join(word for word in words(query) if word not in STOP_WORDS) or query
+    return Recall(text, K, filter, vector if ranking == "words and meaning" else None)
+
+
+def key(entry: dict[str, Any]) -> str:
+    return f"{entry['kind']}/{entry['user']}"
+
+
+@contextlib.contextmanager
+def stores() -> Iterator[dict[str, str]]:
+    """The name and the url of each store."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        urls = {"embedded": f"sqlite:///{directory}/warm.db?synchronous=normal"}
+        try:
+            find_warm_server()
+        except FileNotFoundError as error:
+            print(error, file=sys.stderr)
+        else:
+            urls["warm-server"] = stack.enter_context(LocalServer(f"{directory}/server")).url
+        yield urls
+
+
+async def fill(store: Store, data: list[dict[str, Any]], vectors: dict[str, list[list[float]]]) -> None:
+    documents = [
+        Document(f"{key(entry)}/{number:06}", text=text, metadata={"scope": key(entry)}, vector=vector)
+        for entry in data
+        for number, (text, vector) in enumerate(zip(entry["memories"], vectors[key(entry)], strict=True))
+    ]
+    for first in range(0, len(documents), BATCH):
+        await store.write(single(Put(documents[first : first + BATCH])))
+
+
+async def measure(
+    store: Store, entry: dict[str, Any], ranking: str, vectors: list[list[float]]
+) -> list[tuple[list[int], float]]:
+    """The numbers of the memories found, and the seconds, for each question."""
+    found = []
+    for asked, vector in zip(entry["queries"], vectors, strict=True):
+        wanted = step(ranking, asked["query"], vector, {"scope": key(entry)})
+        start = time.perf_counter()
+        hits = await store.read(single(wanted))
+        found.append(([int(hit.id.rsplit("/", 1)[1]) for hit in hits], time.perf_counter() - start))
+    return found
+
+
+def report(label: str, relevant: list[set[int]], found: list[tuple[list[int], float]], first: list[list[int]]) -> None:
+    def mean(values: Iterator[float]) -> float:
+        return sum(values) / len(relevant)
+
+    lists = [hits for hits, _ in found]
+    columns = [
+        mean(len(wanted.intersection(hits[:k])) / len(wanted) for wanted, hits in zip(relevant, lists, strict=True))
+        for k in (1, 5, 10)
+    ]
+    ranks = (
+        (n for n, hit in enumerate(hits, 1) if hit in wanted) for wanted, hits in zip(relevant, lists, strict=True)
+    )
+    columns.append(mean(1 / next(rank, float("inf")) for rank in ranks))
+    same = mean(float(hits[:1] == others[:1]) for hits, others in zip(lists, first, strict=True))
+    took = mean(seconds for _, seconds in found) * 1000
+    print(f"{label:50}", *(f"{column:5.3f}" for column in columns), f"{took:5.1f} {same:6.1%}", flush=True)
+
+
+async def run(data: list[dict[str, Any]], urls: dict[str, str]) -> None:
+    open_stores: dict[tuple[str, str], Store] = {}
+    questions: dict[str, dict[str, list[list[float]]]] = {}
+    for name, embedder in EMBEDDERS.items():
+        start = time.perf_counter()
+        texts = {key(entry): embedder.embed_documents(entry["memories"]).tolist() for entry in data}
+        rate = sum(map(len, texts.values())) / (time.perf_counter() - start)
+        questions[name] = {
+            key(entry): [embedder.embed_query(asked["query"]).tolist() for asked in entry["queries"]] for entry in data
+        }
+        print(f"{name}: {rate:.0f} texts a second")
+        for place, url in urls.items():
+            store = open_stores[place, name] = connect(WarmConfig(url=url, tenant_id=name, embedder=embedder))
+            await fill(store, data, texts)
+
+    for kind in dict.fromkeys(entry["kind"] for entry in data):
+        entries = [entry for entry in data if entry["kind"] == kind and entry["queries"]]
+        relevant = [set(asked["relevant"]) for entry in entries for asked in entry["queries"]]
+        print(f"\n{f'{kind}, {len(relevant)} questions':50}    @1    @5   @10   MRR    ms   same")
+        for name, ranking in RANKINGS:
+            first: list[list[int]] = []
+            for place in urls:
+                found = []
+                for entry in entries:
+                    found += await measure(open_stores[place, name], entry, ranking, questions[name][key(entry)])
+                first = first or [hits for hits, _ in found]
+                embedder_used = "" if ranking == "words" else name
+                report(f"{embedder_used:8} {ranking:18} {place}", relevant, found, first)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", metavar="DATA.json")
+    options = parser.parse_args()
+    data = json.loads(Path(options.data).read_text("utf-8"))
+    with stores() as urls:
+        asyncio.run(run(data, urls))
+
+
+if __name__ == "__main__":
+    main()
