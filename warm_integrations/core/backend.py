@@ -61,7 +61,8 @@ class Record:
 
     Args:
         text: at most 4096 words and 64 KiB with its metadata; without lone surrogates.
-        metadata: a JSON object; keys that begin with `_warm_` are reserved.
+        metadata: a JSON object; keys that begin with `_warm_` are reserved. Integers have at most 64 bits;
+            1.0 is kept as 1, since warm-server's recall does not tell them apart in a filter.
         id: 1 to 200 bytes without control characters; by default a new one, under which later records sort first.
         vector: `dim` finite numbers; by default the embedder's.
         tags: short texts; each can be filtered by.
@@ -119,7 +120,18 @@ def check_record(record: Record, dim: int) -> Record:
 
 def _kept(record: Record) -> dict[str, Json]:
     """Metadata and tags as they are stored: a tag never becomes a key of its own, whatever it is called."""
-    return {**record.metadata, **{_TAG + tag: True for tag in record.tags}}
+    return {**_plain(record.metadata), **{_TAG + tag: True for tag in record.tags}}
+
+
+def _plain(value: Any) -> Any:
+    """JSON whose numbers both stores keep and compare alike."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise ValueError(f"an integer past 64 bits would lose its last digits; keep {value} as text")
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _check_vector(vector: Sequence[float], dim: int) -> None:
@@ -136,7 +148,7 @@ def _check_object(what: str, value: Mapping[str, Json]) -> None:
         raise ValueError(f"{what} must be an object of top-level keys and JSON values, not {type(value).__name__}")
     try:
         check_nesting(value)
-        text = to_json(dict(value))
+        text = to_json(_plain(value))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what} must be JSON: {error}") from None
     if not text.isascii() and escape_surrogates(text) != text:
@@ -157,7 +169,8 @@ def _filter(filter: Mapping[str, Json] | None) -> Mapping[str, Json]:
     if filter is None:
         return {}
     _check_object("filter", filter)
-    return filter
+    plain: Mapping[str, Json] = _plain(filter)
+    return plain
 
 # %% ../../nbs/core/backend.ipynb #414331a9
 _MAX_QUERY_BYTES = 8192
@@ -293,7 +306,8 @@ class AsyncWarmBackend:
         On the embedded store this is one transaction. `purge`, `prefix` and `only` are as above.
         """
         self._check_open()
-        if not _filter(filter):
+        filter = _filter(filter)
+        if not filter:
             raise ValueError("filter must name at least one key; to remove everything, list and forget it")
         return await self._store.write(self._forget_where(filter, purge, prefix, only))
 

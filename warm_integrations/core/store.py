@@ -121,7 +121,7 @@ class Recall:
     Meaning: the cosine to `vector`, where one is given and it is not negative.
     The best `candidates` (`k` to 4096) of each are scaled to 0..1 by their highest and lowest score;
     `score` is that of the words plus 0.4 of that of the meaning.
-    Filtered like `Nearest`, but that warm-server takes the numbers 1 and 1.0 for equal here.
+    Filtered like `Nearest`, but that warm-server takes 1.0 in the filter for 1.
     """
 
     text: str
