@@ -1,12 +1,15 @@
 """How well questions find what was stored, for each embedder, ranking and store.
 
-    python benchmarks/recall.py DATA.json
+    python benchmarks/recall.py DATA.json [--json RESULTS.json]
 
 DATA is a list of {"user", "kind", "memories": [text, ...], "queries": [{"query", "relevant": [index, ...]}]}; a
 question is asked among the memories of its own entry. Prints, for each kind, the mean share of the relevant memories
 among the first 1, 5 and 10 hits, the mean reciprocal rank of the first relevant one (0 past the tenth), the
 milliseconds of a question without its embedding, and how often the first hit is that of the embedded store.
 The stores are a temporary SQLite file and, where its binary is found, a warm-server.
+
+The rankings: "cosine" and "words" (BM25) alone; "words and meaning", the sum of both as the store makes it;
+"re-rank of 100", the 100 nearest vectors, ordered here by BM25 among them.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,8 +31,8 @@ sys.path.append(str(Path(__file__).parents[1] / "examples"))
 from local_server import LocalServer, find_warm_server
 from warm_integrations.core import HashingEmbedder, WarmConfig
 from warm_integrations.core.models import MiniLMEmbedder
-from warm_integrations.core.store import Document, Nearest, Put, Recall, Step, Store, connect, single
-from warm_integrations.core.words import STOP_WORDS, words
+from warm_integrations.core.store import Document, Hit, Nearest, Put, Recall, Step, Store, connect, single
+from warm_integrations.core.words import STOP_WORDS, stem, words
 
 K = 10
 BATCH = 500
@@ -35,16 +40,37 @@ EMBEDDERS = {"hashing": HashingEmbedder(), "minilm": MiniLMEmbedder()}
 RANKINGS = [
     (name, ranking)
     for name in EMBEDDERS
-    for ranking in ("cosine", "words", "words and meaning")
+    for ranking in ("cosine", "words", "words and meaning", "re-rank of 100")
     if ranking != "words" or name == "hashing"  # which are the same for every embedder
 ]
+
+
+def telling(query: str) -> list[str]:
+    return [word for word in words(query) if word not in STOP_WORDS] or words(query)
 
 
 def step(ranking: str, query: str, vector: list[float], filter: dict[str, str]) -> Step:
     if ranking == "cosine":
         return Nearest(vector, K, filter)
-    text = " ".join(word for word in words(query) if word not in STOP_WORDS) or query
+    if ranking == "re-rank of 100":
+        return Nearest(vector, 100, filter)
+    text = " ".join(telling(query)) or query
     return Recall(text, K, filter, vector if ranking == "words and meaning" else None)
+
+
+def reranked(query: str, hits: list[Hit]) -> list[Hit]:
+    """The best K of `hits` by BM25 (k1 1.2, b 0.75) among them; those without a word of the question come last."""
+    counts = [Counter(map(stem, words(hit.text))) for hit in hits]
+    lengths = [count.total() for count in counts]
+    average = sum(lengths) / max(1, len(lengths))
+    scores = [0.0] * len(hits)
+    for term in set(map(stem, telling(query))):
+        having = sum(term in count for count in counts)
+        rarity = math.log(1 + (len(hits) - having + 0.5) / (having + 0.5))
+        for n, (count, length) in enumerate(zip(counts, lengths, strict=True)):
+            scores[n] += rarity * count[term] * 2.2 / (count[term] + 1.2 * (0.25 + 0.75 * length / average))
+    order = sorted(range(len(hits)), key=lambda n: -scores[n])
+    return [hits[n] for n in order[:K]]
 
 
 def key(entry: dict[str, Any]) -> str:
@@ -83,12 +109,16 @@ async def measure(
     for asked, vector in zip(entry["queries"], vectors, strict=True):
         wanted = step(ranking, asked["query"], vector, {"scope": key(entry)})
         start = time.perf_counter()
-        hits = await store.read(single(wanted))
+        hits: list[Hit] = await store.read(single(wanted))
+        if ranking == "re-rank of 100":
+            hits = reranked(asked["query"], hits)
         found.append(([int(hit.id.rsplit("/", 1)[1]) for hit in hits], time.perf_counter() - start))
     return found
 
 
-def report(label: str, relevant: list[set[int]], found: list[tuple[list[int], float]], first: list[list[int]]) -> None:
+def report(
+    label: str, relevant: list[set[int]], found: list[tuple[list[int], float]], first: list[list[int]]
+) -> dict[str, float]:
     def mean(values: Iterator[float]) -> float:
         return sum(values) / len(relevant)
 
@@ -104,9 +134,11 @@ def report(label: str, relevant: list[set[int]], found: list[tuple[list[int], fl
     same = mean(float(hits[:1] == others[:1]) for hits, others in zip(lists, first, strict=True))
     took = mean(seconds for _, seconds in found) * 1000
     print(f"{label:50}", *(f"{column:5.3f}" for column in columns), f"{took:5.1f} {same:6.1%}", flush=True)
+    return dict(zip(("@1", "@5", "@10", "MRR", "ms", "same"), (*columns, took, same), strict=True))
 
 
-async def run(data: list[dict[str, Any]], urls: dict[str, str]) -> None:
+async def run(data: list[dict[str, Any]], urls: dict[str, str]) -> list[dict[str, Any]]:
+    results = []
     open_stores: dict[tuple[str, str], Store] = {}
     questions: dict[str, dict[str, list[list[float]]]] = {}
     for name, embedder in EMBEDDERS.items():
@@ -133,16 +165,23 @@ async def run(data: list[dict[str, Any]], urls: dict[str, str]) -> None:
                     found += await measure(open_stores[place, name], entry, ranking, questions[name][key(entry)])
                 first = first or [hits for hits, _ in found]
                 embedder_used = "" if ranking == "words" else name
-                report(f"{embedder_used:8} {ranking:18} {place}", relevant, found, first)
+                figures = report(f"{embedder_used:8} {ranking:18} {place}", relevant, found, first)
+                row = {"kind": kind, "embedder": embedder_used, "ranking": ranking, "store": place}
+                results.append({**row, **{name: round(value, 4) for name, value in figures.items()}})
+    return results
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", metavar="DATA.json")
+    parser.add_argument("--json", type=Path, metavar="RESULTS.json", help="write the figures there, too")
     options = parser.parse_args()
     data = json.loads(Path(options.data).read_text("utf-8"))
     with stores() as urls:
-        asyncio.run(run(data, urls))
+        results = asyncio.run(run(data, urls))
+    if options.json:
+        lines = ",\n".join(json.dumps(row) for row in results)
+        options.json.write_text(f"[\n{lines}\n]\n")
 
 
 if __name__ == "__main__":
