@@ -277,6 +277,16 @@ async def test_the_filter_comes_before_the_ranking(backend: AsyncWarmBackend) ->
     assert len(found) == 50
 
 
+async def test_the_right_one_of_10_000_memories_is_found(backend: AsyncWarmBackend) -> None:
+    numbers = random.Random(7)
+    names = [a + b for a in ("ba", "ke", "ti", "mo", "lu", "zan") for b in ("lor", "mik", "nad", "pes", "rut", "sov")]
+    notes = [" met ".join(numbers.sample(names, 2)) + f" in the {numbers.choice(names)} of {i}" for i in range(10_000)]
+    await backend.remember([Record(note, {"user": "alice"}, id=f"{i:04}") for i, note in enumerate(notes)])
+    for i in numbers.sample(range(10_000), 20):
+        [found] = await backend.recall(f"who met in the {notes[i].split()[5]} of {i}?", 1, {"user": "alice"})
+        assert found.text == notes[i]
+
+
 async def test_both_stores_rank_alike_in_five_languages(
     warm_server: LocalServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -331,7 +341,7 @@ async def test_the_first_recall_reads_few_bytes(proxied: tuple[Proxy, WarmConfig
 
 
 async def test_nobody_sees_or_removes_what_is_anothers(config: WarmConfig, store_kind: str) -> None:
-    numbers, steps = random.Random(4), 5000 if store_kind == "embedded" else 1000
+    numbers, steps = random.Random(4), 5000
     if store_kind == "embedded":
         config = config.model_copy(update={"url": config.url + "?synchronous=normal"})
     # ten collections of five users; ids are the same in all collections, texts the same for all
