@@ -130,3 +130,10 @@ def test_alias_hands_on_the_same_objects(module):
     alias = importlib.import_module(f"writerslogic_{module}")
     for name in original.__all__:
         assert getattr(alias, name) is getattr(original, name)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize(("module", "command"), [("core", "reembed"), ("openai_agents", "copy")])
+def test_commands_run_under_both_names(package, module, command):
+    done = subprocess.run([sys.executable, "-m", f"{package}.{module}", "--help"], capture_output=True, text=True)
+    assert (done.returncode, command in done.stdout) == (0, True), done.stderr
