@@ -14,7 +14,7 @@ CHAT := $(BIN)/streamlit run examples/chat/app.py
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup server test demo demo-server replay bench-recall notebooks export readme format check clean
+.PHONY: help setup server test demo demo-server replay bench-recall notebooks docs export readme format check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,11 @@ bench-recall: setup ## Measure what questions find: make bench-recall DATA=file.
 
 notebooks: setup ## Open the notebooks in JupyterLab
 	$(BIN)/jupyter lab nbs
+
+docs: setup ## Build the documentation site into build/docs
+	$(BIN)/python docs/nb2md.py --site build/site
+	$(BIN)/sphinx-build -W --keep-going -q -c docs -d build/doctrees build/site build/docs
+	@echo "Open $(abspath build/docs)/index.html"
 
 export: setup readme ## Write the modules and the README from the notebooks
 	$(BIN)/nbdev-export

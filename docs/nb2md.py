@@ -1,17 +1,22 @@
-"""Write README.md from nbs/index.ipynb: what a reader of the notebook sees, outputs included.
+"""Write README.md from nbs/index.ipynb, and the pages of the documentation from all notebooks and guides.
 
-python docs/nb2md.py            write it
-python docs/nb2md.py --check    only compare, and exit 1 when it differs
+python docs/nb2md.py               write README.md
+python docs/nb2md.py --check       only compare, and exit 1 when it differs
+python docs/nb2md.py --site DIR    write the pages for Sphinx into DIR
 
-nbdev's own command for this needs Quarto; this uses the same processors and needs nothing more.
+A page shows what a reader of the notebook sees, outputs included. nbdev's own commands for this need Quarto;
+this uses the same processors and needs nothing more.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import os
 import re
+import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from fastcore.nbio import NbCell, concat_streams, join_out, preferred_msg_out
@@ -21,7 +26,6 @@ from nbdev.processors import (
     filter_stream_,
     hide_,
     hide_line,
-    rm_export,
     rm_header_dash,
     strip_ansi,
 )
@@ -30,15 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "nbs" / "index.ipynb"
 README = ROOT / "README.md"
 NOTICE = f"<!-- Made by `make readme` from {NOTEBOOK.relative_to(ROOT)}: edit the notebook. -->"
-PROCESSORS = [
-    strip_ansi,
-    hide_line,
-    filter_stream_,
-    rm_header_dash,
-    rm_export,
-    hide_,
-    clean_magics,
-]
+REPOSITORY = "https://github.com/writerslogic/warm-integrations"
+PROCESSORS = [strip_ansi, hide_line, filter_stream_, rm_header_dash, hide_, clean_magics]
 
 
 def fenced(text: str, language: str = "") -> str:
@@ -47,21 +44,21 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
-def relinked(markdown: str, source: Path, target: Path) -> str:
-    """The text of `source` with its relative links made right for the folder of `target`."""
+def relinked(markdown: str, target: Callable[[str], str]) -> str:
+    """The text with each relative link, as far as its `#`, put through `target`; code stays as it is."""
 
     def fix(match: re.Match[str]) -> str:
-        link = match[1]
-        if re.match(r"[a-z]+:|#|/", link):
-            return match[0]
-        path = os.path.normpath(source.parent / link)
-        return f"]({os.path.relpath(path, target.parent)})"
+        link, sharp, fragment = (match["link"] or "").partition("#")
+        return match[0] if not link or re.match(r"[a-z]+:|/", link) else f"]({target(link)}{sharp}{fragment})"
 
-    return re.sub(r"\]\(([^)\s]+)\)", fix, markdown)
+    pattern = r"^(?P<fence>`{3,}).*?^(?P=fence)$|`[^`\n]+`|\]\((?P<link>[^)\s]+)\)"
+    return re.sub(pattern, fix, markdown, flags=re.MULTILINE | re.DOTALL)
 
 
-def rendered(output: dict[str, object]) -> str:
-    """One output of a cell: Markdown as it is, anything else as its text."""
+def rendered(output: NbCell, alt: str) -> str:
+    """One output of a cell: a picture, Markdown as it is, anything else as its text."""
+    if svg := output.get("data", {}).get("image/svg+xml"):
+        return f"![{alt}](data:image/svg+xml;base64,{base64.b64encode(''.join(svg).encode()).decode()})"
     kind, text = preferred_msg_out(output, html1st=False)
     text = join_out(text)
     return text if kind in ("text/markdown", "text/html") else fenced(text)
@@ -72,34 +69,77 @@ def cell_blocks(cell: NbCell) -> list[str]:
     hidden = {name for name, value in cell.directives_.items() if value == "false"}
     if "include" in hidden:
         return []
-    blocks = [] if "echo" in hidden or not cell.source else [fenced(cell.source, "python")]
+    source = re.sub(r"^#\|.*\n?", "", cell.source, flags=re.MULTILINE)
+    blocks = [] if "echo" in hidden or not source.strip() else [fenced(source, "python")]
     if "output" not in hidden:
-        blocks += [rendered(output) for output in concat_streams(cell.outputs)]
+        blocks += [rendered(output, cell.directives_.get("fig-alt", "")) for output in concat_streams(cell.outputs)]
     return blocks
 
 
-def to_markdown(notebook: Path, target: Path) -> str:
-    """The notebook as Markdown for the file `target`."""
+def to_markdown(notebook: Path) -> str:
+    """The notebook as Markdown, its links unchanged."""
     processor = NBProcessor(notebook, procs=PROCESSORS, process=True)
     blocks = []
     for cell in processor.nb.cells:
         if cell.cell_type == "markdown":
-            blocks.append(relinked(cell.source, notebook, target))
+            blocks.append(cell.source)
         elif cell.cell_type == "code":
             blocks += cell_blocks(cell)
     return "\n\n".join(block.strip("\n") for block in blocks if block.strip()) + "\n"
 
 
+def readme() -> str:
+    """The text of README.md."""
+    markdown = relinked(to_markdown(NOTEBOOK), lambda link: os.path.relpath(NOTEBOOK.parent / link, ROOT))
+    return f"{NOTICE}\n\n{markdown}"
+
+
+def site_pages() -> dict[Path, str]:
+    """Where each notebook and each guide lies in the documentation."""
+    pages = {ROOT / name: name.lower() for name in ("CONTRIBUTING.md", "CHANGELOG.md")}
+    pages |= {path: path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("*/*.md")}
+    pages[ROOT / "docs" / "SERVER.md"] = "guides/server.md"
+    for path in (ROOT / "nbs").rglob("[!.]*.ipynb"):
+        name = path.relative_to(ROOT / "nbs").with_suffix(".md").as_posix()
+        pages[path] = name if path == NOTEBOOK or name.startswith("tutorials/") else f"modules/{name}"
+    return pages
+
+
+def write_site(site: Path) -> None:
+    """Write the pages, with links among them where there are pages, and else to the repository."""
+    shutil.rmtree(site, ignore_errors=True)
+    pages = site_pages()
+    for source, name in pages.items():
+        page = site / name
+        page.parent.mkdir(parents=True, exist_ok=True)
+
+        def target(link: str, source: Path = source, page: Path = page) -> str:
+            path = Path(os.path.normpath(source.parent / link))
+            if path in pages:
+                return os.path.relpath(site / pages[path], page.parent)
+            if path.suffix in (".png", ".svg"):
+                shutil.copy(path, site)
+                return os.path.relpath(site / path.name, page.parent)
+            return f"{REPOSITORY}/{'tree' if path.is_dir() else 'blob'}/main/{path.relative_to(ROOT).as_posix()}"
+
+        text = to_markdown(source) if source.suffix == ".ipynb" else source.read_text(encoding="utf-8")
+        if source == NOTEBOOK:
+            text += "\n" + (ROOT / "docs" / "contents.md").read_text(encoding="utf-8")
+        page.write_text(relinked(text, target), encoding="utf-8")
+
+
 def main() -> str | None:
     """Write or compare, and return what is wrong."""
-    parser = argparse.ArgumentParser(description="Write README.md from nbs/index.ipynb.")
-    parser.add_argument("--check", action="store_true", help="only compare")
-    check = parser.parse_args().check
+    parser = argparse.ArgumentParser(description="Write README.md, or the pages of the documentation.")
+    parser.add_argument("--check", action="store_true", help="only compare README.md")
+    parser.add_argument("--site", type=Path, metavar="DIR", help="write the pages for Sphinx into DIR")
+    options = parser.parse_args()
 
-    text = f"{NOTICE}\n\n{to_markdown(NOTEBOOK, README)}"
-    if not check:
-        README.write_text(text, encoding="utf-8")
-    elif not README.exists() or README.read_text(encoding="utf-8") != text:
+    if options.site:
+        write_site(options.site)
+    elif not options.check:
+        README.write_text(readme(), encoding="utf-8")
+    elif not README.exists() or README.read_text(encoding="utf-8") != readme():
         return "README.md is not what nbs/index.ipynb gives: run `make readme`"
     return None
 
