@@ -19,7 +19,9 @@ NOTEBOOKS = sorted(
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_runs(notebook):
+def test_runs(notebook, request):
+    if "local_server" in (ROOT / notebook).read_text():
+        request.getfixturevalue("warm_server_binary")
     # In a process of its own, as nbdev does it, so that no notebook leaves anything behind here.
     command = [Path(sys.executable).with_name("nbdev-test"), notebook]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
