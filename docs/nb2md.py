@@ -11,7 +11,7 @@ this uses the same processors and needs nothing more.
 from __future__ import annotations
 
 import argparse
-import base64
+import hashlib
 import os
 import re
 import shutil
@@ -55,16 +55,19 @@ def relinked(markdown: str, target: Callable[[str], str]) -> str:
     return re.sub(pattern, fix, markdown, flags=re.MULTILINE | re.DOTALL)
 
 
-def rendered(output: NbCell, alt: str) -> str:
-    """One output of a cell: a picture, Markdown as it is, anything else as its text."""
+def rendered(output: NbCell, alt: str, figures: Path) -> str:
+    """One output of a cell: a picture, which becomes a file, Markdown as it is, anything else as its text."""
     if svg := output.get("data", {}).get("image/svg+xml"):
-        return f"![{alt}](data:image/svg+xml;base64,{base64.b64encode(''.join(svg).encode()).decode()})"
+        svg = "".join(svg)
+        path = figures / f"{hashlib.sha256(svg.encode()).hexdigest()[:16]}.svg"
+        path.write_text(svg, encoding="utf-8")
+        return f"![{alt}]({path.name})"
     kind, text = preferred_msg_out(output, html1st=False)
     text = join_out(text)
     return text if kind in ("text/markdown", "text/html") else fenced(text)
 
 
-def cell_blocks(cell: NbCell) -> list[str]:
+def cell_blocks(cell: NbCell, figures: Path) -> list[str]:
     """A code cell's source and outputs, as far as its directives show them."""
     hidden = {name for name, value in cell.directives_.items() if value == "false"}
     if "include" in hidden:
@@ -72,26 +75,26 @@ def cell_blocks(cell: NbCell) -> list[str]:
     source = re.sub(r"^#\|.*\n?", "", cell.source, flags=re.MULTILINE)
     blocks = [] if "echo" in hidden or not source.strip() else [fenced(source, "python")]
     if "output" not in hidden:
-        blocks += [rendered(output, cell.directives_.get("fig-alt", "")) for output in concat_streams(cell.outputs)]
+        alt = cell.directives_.get("fig-alt", "")
+        blocks += [rendered(output, alt, figures) for output in concat_streams(cell.outputs)]
     return blocks
 
 
-def to_markdown(notebook: Path) -> str:
-    """The notebook as Markdown, its links unchanged."""
+def to_markdown(notebook: Path, target: Callable[[str], str], figures: Path) -> str:
+    """The notebook as Markdown for a page in the folder `figures`."""
     processor = NBProcessor(notebook, procs=PROCESSORS, process=True)
     blocks = []
     for cell in processor.nb.cells:
         if cell.cell_type == "markdown":
-            blocks.append(cell.source)
+            blocks.append(relinked(cell.source, target))
         elif cell.cell_type == "code":
-            blocks += cell_blocks(cell)
+            blocks += cell_blocks(cell, figures)
     return "\n\n".join(block.strip("\n") for block in blocks if block.strip()) + "\n"
 
 
 def readme() -> str:
     """The text of README.md."""
-    markdown = relinked(to_markdown(NOTEBOOK), lambda link: os.path.relpath(NOTEBOOK.parent / link, ROOT))
-    return f"{NOTICE}\n\n{markdown}"
+    return f"{NOTICE}\n\n{to_markdown(NOTEBOOK, lambda link: os.path.relpath(NOTEBOOK.parent / link, ROOT), ROOT)}"
 
 
 def site_pages() -> dict[Path, str]:
@@ -122,10 +125,13 @@ def write_site(site: Path) -> None:
                 return os.path.relpath(site / path.name, page.parent)
             return f"{REPOSITORY}/{'tree' if path.is_dir() else 'blob'}/main/{path.relative_to(ROOT).as_posix()}"
 
-        text = to_markdown(source) if source.suffix == ".ipynb" else source.read_text(encoding="utf-8")
+        if source.suffix == ".ipynb":
+            text = to_markdown(source, target, page.parent)
+        else:
+            text = relinked(source.read_text(encoding="utf-8"), target)
         if source == NOTEBOOK:
             text += "\n" + (ROOT / "docs" / "contents.md").read_text(encoding="utf-8")
-        page.write_text(relinked(text, target), encoding="utf-8")
+        page.write_text(text, encoding="utf-8")
 
 
 def main() -> str | None:
