@@ -74,6 +74,8 @@ def cell_blocks(cell: NbCell, figures: Path) -> list[str]:
         return []
     source = re.sub(r"^#\|.*\n?", "", cell.source, flags=re.MULTILINE)
     blocks = [] if "echo" in hidden or not source.strip() else [fenced(source, "python")]
+    if source.startswith("from __future__"):  # a module's imports, before anything was said
+        blocks = ["<details><summary>Imports</summary>", *blocks, "</details>"]
     if "output" not in hidden:
         alt = cell.directives_.get("fig-alt", "")
         blocks += [rendered(output, alt, figures) for output in concat_streams(cell.outputs)]
