@@ -1,4 +1,4 @@
-"""The chat without its page: conversations, and the answers that are being written.
+"""The chat without its page: answers that are being written, and all that a page may ask for.
 
 A page comes and goes: Streamlit runs its script anew for every click, and a refresh is a new visitor. What lasts
 longer lives here, on one event loop in a thread of its own: a page starts an answer, and any page can follow it.
@@ -10,47 +10,34 @@ import asyncio
 import logging
 import threading
 import time
-import uuid
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from agents import Agent, Model, RunConfig, Runner, RunResultStreaming
-from agents.models.fake_id import FAKE_RESPONSES_ID
+from agents import Agent, Model, ModelSettings, RunConfig, Runner, RunResultStreaming
+from agents.run import CallModelData, ModelInputData
 
+from conversations import Conversations
+from memories import Memories, Reason
 from models import explain
+from problem import Problem
+from transcript import Call, Message, Part, json_object, text_of, to_items
 from warm_integrations.core import WarmConfig, WarmError
 from warm_integrations.openai_agents import WarmSession
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-PREFIX = "chat:"
-INSTRUCTIONS = "You are a helpful assistant in a chat. Answer briefly, in Markdown."
+SENT_ITEMS = 100  # the newest of a conversation: as many reach the model
+INSTRUCTIONS = (
+    "You are a helpful assistant in a chat. Answer briefly, in Markdown. When the person tells you something about"
+    " themselves that will matter later, remember it; when it is no longer so, forget it. Before you answer a question"
+    " about them, recall. They can edit and delete what you remember: what recall no longer returns, do not bring"
+    " back from earlier in the conversation."
+)
 BUSY = "An answer is under way in this conversation: wait until it is complete, or stop it."
-GONE = "This conversation is gone, perhaps deleted in another window: choose another one, or start a new chat."
 ANSWERED = "The last answer is complete: send a message to go on."
-
-
-class Problem(Exception):
-    """Something did not work. Its text is a plain sentence that ends with what to do next."""
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """A line in the list of conversations."""
-
-    id: str
-    title: str
-
-
-@dataclass(frozen=True)
-class Message:
-    """What one side said. `complete` is false for an answer that was cut short."""
-
-    role: str
-    text: str
-    complete: bool = True
+NOTHING_LEFT = "There is no message to be answered: send one."
 
 
 @dataclass
@@ -60,10 +47,12 @@ class Turn:
     The engine's thread writes it; pages only read.
     """
 
+    user: str
     prompt: str = ""
     before: Sequence[Message] = ()  # what had been said when it began
-    answer: str = ""
+    parts: Sequence[Part] = ()  # the answer so far, with the tools that it used
     error: str = ""
+    memory_changes: int = 0  # how often a tool has changed what is known of the user
     stopped: bool = False
     run: RunResultStreaming | None = field(default=None, repr=False)
     task: asyncio.Task[None] | None = field(default=None, repr=False)  # the loop itself would forget it
@@ -73,12 +62,18 @@ class Turn:
     def running(self) -> bool:
         return not self.ended.is_set()
 
-    def follow(self) -> Iterator[str]:
+    @property
+    def messages(self) -> list[Message]:
+        """The conversation as it is now."""
+        answer = [Message("assistant", self.parts, complete=False)] if self.parts else []
+        return [*self.before, Message("user", (self.prompt,)), *answer]
+
+    def follow(self) -> Iterator[Sequence[Part]]:
         """The answer so far, again and again until it ends."""
         while self.running:
-            yield self.answer
-            time.sleep(0.1)
-        yield self.answer
+            yield self.parts
+            time.sleep(0.03)
+        yield self.parts
 
     def stop(self) -> None:
         self.stopped = True
@@ -87,22 +82,25 @@ class Turn:
 
 
 class Engine:
-    """Conversations of any number of users in one store, each with at most one answer under way.
+    """Conversations and memories of any number of users in one store, each conversation with at most one answer
+    under way.
 
-    Its coroutines belong to its own event loop, so other threads run them through `call`.
+    Its coroutines, and those of its `conversations` and `memories`, belong to its own event loop: other threads run
+    them through `call`.
     """
 
     def __init__(self, config: WarmConfig, model: Model) -> None:
         self.config = config
+        self.conversations = Conversations(config)
+        self.memories = Memories(config, self.conversations)
         self._model = model
-        self._agent = Agent(name="assistant", instructions=INSTRUCTIONS, model=model)
         self._turns: dict[str, Turn] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="chat", daemon=True)
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of one of the coroutines below, for any thread. What fails raises `Problem`."""
+        """The result of a coroutine, for any thread. What fails raises `Problem`."""
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result()
         except Problem:
@@ -114,30 +112,19 @@ class Engine:
         """The answer that is being written in a conversation, or the last one if it failed."""
         return self._turns.get(id)
 
-    async def conversations(self, user: str) -> list[Conversation]:
-        """The conversations of a user, the last used first."""
-        infos = await WarmSession.list(self.config, {"user": user})
-        mine = [info for info in infos if info.id.startswith(PREFIX)]  # others may keep sessions here too
-        return [Conversation(info.id, str(info.metadata.get("title") or "Untitled")) for info in mine]
-
-    async def messages(self, id: str) -> list[Message]:
-        """What has been said in a conversation."""
-        return [message for item in await self._session(id).get_items() if (message := _message(item))]
-
     async def send(self, user: str, id: str | None, text: str) -> str:
         """Say something in a conversation, or in a new one, and return its id. The answer is its `turn`."""
         if id is None:
-            id = f"{PREFIX}{uuid.uuid4()}"
-            await self._session(id).set_metadata({"user": user, "title": _title(text)})
+            id = await self.conversations.create(user, text)
         else:
-            await self._metadata(user, id)
-        await self._begin(id, text)
+            await self.conversations.check(user, id)
+        await self._begin(user, id, text)
         return id
 
     async def retry(self, user: str, id: str) -> None:
         """Take back the last message, with what there is of its answer, and send it again."""
-        await self._metadata(user, id)
-        await self._begin(id, None)
+        await self.conversations.check(user, id)
+        await self._begin(user, id, None)
 
     async def stop(self, id: str) -> None:
         """End the answer that is being written. What there is of it is kept."""
@@ -146,17 +133,12 @@ class Engine:
             turn.stop()
             await turn.ended.wait()
 
-    async def rename(self, user: str, id: str, title: str) -> None:
-        """Give a conversation another title."""
-        metadata = await self._metadata(user, id)
-        await self._session(id).set_metadata({**metadata, "title": title})
-
     async def delete(self, user: str, id: str) -> None:
         """Remove a conversation with all that was said in it."""
-        await self._metadata(user, id)
+        await self.conversations.check(user, id)
         await self.stop(id)
         self._turns.pop(id, None)
-        await self._session(id).delete()
+        await self.conversations.delete(user, id)
 
     def close(self) -> None:
         """Stop all answers and end the thread."""
@@ -171,26 +153,16 @@ class Engine:
         await self._model.close()
         await self._loop.shutdown_asyncgens()
 
-    def _session(self, id: str) -> WarmSession:
-        return WarmSession(id, self.config)
-
-    async def _metadata(self, user: str, id: str) -> Mapping[str, Any]:
-        """What is noted of a conversation, which must be this user's."""
-        info = await self._session(id).info()
-        if info is None or info.metadata.get("user") != user:
-            raise Problem(GONE)
-        return info.metadata
-
-    async def _begin(self, id: str, prompt: str | None) -> None:
+    async def _begin(self, user: str, id: str, prompt: str | None) -> None:
         """Start the answer to `prompt`, or anew the one to the last message."""
         last = self._turns.get(id)
         if last is not None and last.running:
             raise Problem(BUSY)
-        turn = self._turns[id] = Turn(prompt or "")  # from here on the conversation is taken
+        turn = self._turns[id] = Turn(user, prompt or "")  # from here on the conversation is taken
         try:
             if prompt is None:
                 turn.prompt = await self._take_back(id, last)
-            turn.before = await self.messages(id)
+            turn.before = await self.conversations.messages(id)
         except BaseException:
             del self._turns[id]
             if last is not None:
@@ -201,26 +173,31 @@ class Engine:
 
     async def _take_back(self, id: str, last: Turn | None) -> str:
         """Remove the last message of the user's, with all that follows it, and return its text."""
-        said = await self.messages(id)
+        said = await self.conversations.messages(id)
         if last is not None and last.before == said:  # it failed before the store had anything of it
             return last.prompt
         if not said or (said[-1].role == "assistant" and said[-1].complete):
             raise Problem(ANSWERED)
-        while item := await self._session(id).pop_item():
-            message = _message(item)
-            if message is not None and message.role == "user":
-                return message.text
-        raise Problem(GONE)
+        while item := await self.conversations.session(id).pop_item():
+            if item.get("role") == "user":
+                return text_of(item)
+        raise Problem(NOTHING_LEFT)
 
     async def _answer(self, id: str, turn: Turn) -> None:
-        session = self._session(id)
+        session = self.conversations.session(id, newest=SENT_ITEMS)
+        began = time.monotonic()
         try:
             try:
                 await self._run(session, turn)
             except Exception as error:
                 turn.error = _sentence(error)
             if turn.stopped or turn.error:
-                await self._keep(session, turn)
+                await self._keep(id, turn)
+            if turn.run is not None and turn.parts:
+                usage = turn.run.context_wrapper.usage
+                figures = {"seconds": round(time.monotonic() - began, 1)}
+                figures |= {"read": usage.input_tokens, "written": usage.output_tokens}
+                await self.conversations.note_figures(id, len(turn.before) + 1, figures)
         except Exception as error:
             turn.error = turn.error or _sentence(error)
         if not turn.error:
@@ -228,41 +205,66 @@ class Engine:
         turn.ended.set()
 
     async def _run(self, session: WarmSession, turn: Turn) -> None:
-        no_traces = RunConfig(tracing_disabled=True)  # they would go to OpenAI, whoever the model is
-        turn.run = Runner.run_streamed(self._agent, turn.prompt, session=session, run_config=no_traces)
+        agent = Agent(
+            name="assistant",
+            instructions=INSTRUCTIONS,
+            model=self._model,
+            model_settings=ModelSettings(include_usage=True),  # or else many servers do not count what is streamed
+            tools=[*self.memories.tools(turn.user)],
+        )
+        # Traces would go to OpenAI, whoever the model is.
+        run_config = RunConfig(tracing_disabled=True, call_model_input_filter=without_earlier_tools)
+        turn.run = Runner.run_streamed(agent, turn.prompt, session=session, run_config=run_config)
         if turn.stopped:
             turn.run.cancel()
         async for event in turn.run.stream_events():
             if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
-                turn.answer += event.data.delta
+                said = turn.parts[-1] if turn.parts and isinstance(turn.parts[-1], str) else None
+                turn.parts = (*turn.parts[:-1], said + event.data.delta) if said else (*turn.parts, event.data.delta)
+            elif event.type == "run_item_stream_event" and event.name == "tool_called":
+                raw = event.item.raw_item
+                turn.parts = (*turn.parts, Call(raw.call_id, raw.name, raw.arguments))
+            elif event.type == "run_item_stream_event" and event.name == "tool_output":
+                await self._tool_answered(session.session_id, turn, event.item.raw_item)
 
-    async def _keep(self, session: WarmSession, turn: Turn) -> None:
-        """Store what was said of an answer that was cut short; the SDK stores complete ones only."""
-        stored = (await self.messages(session.session_id))[len(turn.before) :]
-        items: list[Any] = []
-        if not stored:
-            items.append({"role": "user", "content": turn.prompt})
-        if turn.answer and all(message.role == "user" for message in stored):
-            content = [{"type": "output_text", "text": turn.answer, "annotations": []}]
-            message = {"type": "message", "role": "assistant", "status": "incomplete", "content": content}
-            items.append({"id": FAKE_RESPONSES_ID, **message})
-        await session.add_items(items)
+    async def _tool_answered(self, id: str, turn: Turn, item: Any) -> None:
+        """Show what a tool answered, and note why something was remembered."""
+        output = str(item["output"])
+        turn.parts = tuple(
+            replace(part, output=output) if isinstance(part, Call) and part.id == item["call_id"] else part
+            for part in turn.parts
+        )
+        answer = json_object(output)
+        if answer.get("stored"):
+            reason = Reason(id, len(turn.before), turn.prompt)
+            await self.memories.because(answer["memory_id"], reason)
+        if answer.get("stored") or answer.get("forgotten"):
+            turn.memory_changes += 1
+
+    async def _keep(self, id: str, turn: Turn) -> None:
+        """Store what there is of an answer that was cut short; the SDK stores complete steps only."""
+        stored = (await self.conversations.messages(id))[len(turn.before) :]
+        items: list[Any] = [] if stored else [{"role": "user", "content": turn.prompt}]
+        kept = stored[1].parts if len(stored) > 1 else ()
+        items += to_items(turn.parts[len(kept) :])
+        if items:
+            await self.conversations.session(id).add_items(items)
 
 
-def _title(text: str) -> str:
-    """The beginning of a message."""
-    line = " ".join(text.split())
-    return line if len(line) <= 50 else line[:49].rstrip() + "…"
+def without_earlier_tools(call: CallModelData[Any]) -> ModelInputData:
+    """What the model is sent: earlier messages as plain text, and the tools of this turn only.
 
-
-def _message(item: Mapping[str, Any]) -> Message | None:
-    """An item of a session as a message; `None` for what is not shown, such as a model's reasoning."""
-    if item.get("role") not in ("user", "assistant"):
-        return None
-    content = item["content"]
-    if not isinstance(content, str):
-        content = "".join(part.get("text") or part.get("refusal") or "" for part in content)
-    return Message(item["role"], content, item.get("status", "completed") == "completed")
+    What a tool found earlier may have been deleted since. This also lets a conversation go on with another model,
+    and be cut anywhere.
+    """
+    items: list[Any] = call.model_data.input
+    last = max(number for number, item in enumerate(items) if item.get("role") == "user")
+    earlier = [
+        {"role": item["role"], "content": text_of(item)}
+        for item in items[:last]
+        if item.get("role") in ("user", "assistant") and text_of(item)
+    ]
+    return ModelInputData([*earlier, *items[last:]], call.model_data.instructions)
 
 
 def _sentence(error: Exception) -> str:

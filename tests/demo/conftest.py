@@ -9,7 +9,7 @@ from agents import Model
 
 from demo.openai_server import OpenAIServer
 from engine import Engine
-from models import RuleModel
+from rules import RuleModel
 from warm_integrations.core import WarmConfig
 
 

@@ -10,37 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from agents.testing import ScriptedModel, assistant_message
 
-from engine import ANSWERED, BUSY, GONE, Engine, Message, Problem, Turn
-from models import RuleModel
+from conversations import GONE
+from demo.talk import said, say, under_way, wait
+from engine import ANSWERED, BUSY, Engine
+from problem import Problem
+from rules import RuleModel
+from transcript import Message
 from warm_integrations.core import WarmConfig, WarmError
 from warm_integrations.openai_agents import WarmSession
-
-
-def wait(engine: Engine, id: str) -> str:
-    """The whole answer that is being written."""
-    turn = engine.turn(id)
-    return list(turn.follow())[-1] if turn else ""
-
-
-def say(engine: Engine, text: str, id: str | None = None, user: str = "ada") -> str:
-    """Say something, wait for the answer, and return the conversation's id."""
-    id = engine.call(engine.send(user, id, text))
-    wait(engine, id)
-    return id
-
-
-def said(engine: Engine, id: str) -> list[tuple[str, str]]:
-    return [(message.role, message.text) for message in engine.call(engine.messages(id))]
-
-
-def under_way(engine: Engine, id: str) -> Turn:
-    """The answer that is being written, once some of it is there."""
-    turn = engine.turn(id)
-    assert turn is not None
-    for answer in turn.follow():
-        if answer:
-            break
-    return turn
 
 
 def test_a_conversation_goes_on_in_another_engine(make_engine):
@@ -49,7 +26,7 @@ def test_a_conversation_goes_on_in_another_engine(make_engine):
     assert first.turn(id) is None  # all of it is in the store
 
     second = make_engine()
-    assert second.call(second.messages(id)) == first.call(first.messages(id))
+    assert second.call(second.conversations.messages(id)) == first.call(first.conversations.messages(id))
     say(second, "What did I say?", id)
     assert [role for role, _ in said(first, id)] == ["user", "assistant"] * 2
     assert "“My flight is LH 4711.”" in said(first, id)[-1][1]
@@ -60,11 +37,11 @@ def test_the_list_is_one_users_own_and_begins_with_the_last_used(make_engine):
     old, new = say(engine, "old"), say(engine, "new")
     say(engine, "foreign", user="bob")
     engine.call(WarmSession("not a chat", engine.config).set_metadata({"user": "ada", "title": "no chat"}))
-    assert [(c.id, c.title) for c in engine.call(engine.conversations("ada"))] == [(new, "new"), (old, "old")]
+    assert [(c.id, c.title) for c in engine.call(engine.conversations.list("ada"))] == [(new, "new"), (old, "old")]
     say(engine, "again", old)
-    assert [c.title for c in engine.call(engine.conversations("ada"))] == ["old", "new"]
-    assert [c.title for c in engine.call(engine.conversations("bob"))] == ["foreign"]
-    assert engine.call(engine.conversations("nobody")) == []
+    assert [c.title for c in engine.call(engine.conversations.list("ada"))] == ["old", "new"]
+    assert [c.title for c in engine.call(engine.conversations.list("bob"))] == ["foreign"]
+    assert engine.call(engine.conversations.list("nobody")) == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +57,7 @@ def test_a_title_is_the_beginning_of_the_first_message(make_engine, text, title)
     engine = make_engine()
     id = say(engine, text)
     say(engine, "another message", id)
-    assert [c.title for c in engine.call(engine.conversations("ada"))] == [title]
+    assert [c.title for c in engine.call(engine.conversations.list("ada"))] == [title]
     assert said(engine, id)[0] == ("user", text)
 
 
@@ -89,8 +66,8 @@ def test_rename_keeps_everything_else(make_engine):
     id = say(engine, "first")
     say(engine, "second")
     before = said(engine, id)
-    engine.call(engine.rename("ada", id, "Holidays"))
-    assert [c.title for c in engine.call(engine.conversations("ada"))] == ["second", "Holidays"]
+    engine.call(engine.conversations.rename("ada", id, "Holidays"))
+    assert [c.title for c in engine.call(engine.conversations.list("ada"))] == ["second", "Holidays"]
     assert said(engine, id) == before
 
 
@@ -101,8 +78,8 @@ def test_delete_removes_a_conversation_even_while_it_is_being_answered(make_engi
     engine.call(engine.delete("ada", id))
     time.sleep(0.1)
     assert engine.turn(id) is None
-    assert engine.call(engine.conversations("ada")) == []
-    assert engine.call(engine.messages(id)) == []
+    assert engine.call(engine.conversations.list("ada")) == []
+    assert engine.call(engine.conversations.messages(id)) == []
 
 
 def test_nobody_reaches_what_is_deleted_or_another_users(make_engine):
@@ -113,14 +90,14 @@ def test_nobody_reaches_what_is_deleted_or_another_users(make_engine):
         for work in (
             engine.send("ada", id, "hello"),
             engine.retry("ada", id),
-            engine.rename("ada", id, "mine now"),
+            engine.conversations.rename("ada", id, "mine now"),
             engine.delete("ada", id),
         ):
             with pytest.raises(Problem, match=GONE[:20]):
                 engine.call(work)
         assert engine.turn(id) is None
     assert len(said(engine, foreign)) == 2
-    assert [c.title for c in engine.call(engine.conversations("bob"))] == ["mine"]
+    assert [c.title for c in engine.call(engine.conversations.list("bob"))] == ["mine"]
 
 
 def test_one_answer_at_a_time_in_a_conversation(make_engine):
@@ -167,9 +144,10 @@ def test_several_pages_follow_one_answer(make_engine):
     with ThreadPoolExecutor(3) as pool:
         seen = list(pool.map(lambda _: list(turn.follow()), range(3)))
     for answers in seen:
-        assert answers[-1] == " ".join(map(str, range(1, 31)))
-        assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(answers))
-        assert len(set(answers)) > 3
+        texts = ["".join(parts) for parts in answers]
+        assert texts[-1] == " ".join(map(str, range(1, 31)))
+        assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(texts))
+        assert len(set(texts)) > 3
 
 
 def test_stop_keeps_what_was_said_and_try_again_replaces_it(make_engine):
@@ -183,18 +161,18 @@ def test_stop_keeps_what_was_said_and_try_again_replaces_it(make_engine):
     assert engine.turn(id) is None
 
     for each in engine, make_engine():
-        *_, asked, cut = each.call(each.messages(id))
-        assert asked == Message("user", "count to 300")
-        assert cut == Message("assistant", turn.answer, complete=False)
-    assert turn.answer.startswith("1")
-    assert "300" not in turn.answer
+        *_, asked, cut = each.call(each.conversations.messages(id))
+        assert asked == Message("user", ("count to 300",))
+        assert cut == Message("assistant", turn.parts, complete=False)
+    assert turn.parts[0].startswith("1")
+    assert "300" not in turn.parts[0]
 
     model.pause = 0
     engine.call(engine.retry("ada", id))
     wait(engine, id)
     assert len(said(engine, id)) == 4
     assert said(engine, id)[-1][1].endswith("299 300")
-    assert all(message.complete for message in engine.call(engine.messages(id)))
+    assert all(message.complete for message in engine.call(engine.conversations.messages(id)))
 
 
 def test_a_new_message_may_follow_an_answer_that_was_cut_short(make_engine):
@@ -272,7 +250,7 @@ def test_closing_keeps_what_was_said(make_engine):
     under_way(engine, id)
     engine.close()
     again = make_engine()
-    assert again.call(again.messages(id))[-1].text.startswith("1")
+    assert again.call(again.conversations.messages(id))[-1].text.startswith("1")
 
 
 def test_a_store_that_is_not_there(tmp_path):
@@ -282,7 +260,7 @@ def test_a_store_that_is_not_there(tmp_path):
     }.items():
         engine = Engine(WarmConfig(url=url, retries=0), RuleModel())
         with pytest.raises(Problem, match=rf"^The store could not do this: .*{step}"):
-            engine.call(engine.conversations("ada"))
+            engine.call(engine.conversations.list("ada"))
         with pytest.raises(Problem, match=step):
             engine.call(engine.send("ada", None, "hello"))
         engine.close()
