@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import json
 import os
 import re
 import shlex
@@ -196,3 +197,12 @@ def test_flags_of_warm_server_exist(warm_server_binary):
     for command, flags in used.items():
         usage = subprocess.run([warm_server_binary, *command.split(), "--help"], capture_output=True, text=True).stdout
         assert flags - set(re.findall(r"--[a-z-]+", usage)) == set(), command
+
+
+def test_addresses_of_warm_server_exist(warm_server_binary):
+    answer = subprocess.run([warm_server_binary, "openapi"], capture_output=True, text=True, check=True)
+    known = {re.sub(r"\{\w+\}", "ID", path) for path in json.loads(answer.stdout)["paths"]}
+    text = "".join((ROOT / page).read_text() for page in PAGES)
+    named = {path.replace("$ID", "ID") for path in re.findall(r"(?:8080|\$WARM_URL)(/[\w/$]+)", text)}
+    assert len(named) > 5
+    assert named - known == set()
