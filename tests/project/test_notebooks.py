@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -33,3 +34,16 @@ def test_runs(notebook, request):
 def test_no_merge_markers(notebook):
     # nbdev-merge puts conflicts into Markdown cells, so the file stays a valid notebook.
     assert not re.search(r'^\s*"?(<{7}|>{7}) ', (ROOT / notebook).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_begins_with_a_title_and_a_subtitle(notebook):
+    first = json.loads((ROOT / notebook).read_text())["cells"][0]
+    assert re.fullmatch(r"# .+\n\n> .+", "".join(first["source"]).strip())
+
+
+@pytest.mark.parametrize("notebook", [name for name in NOTEBOOKS if "/tutorials/" in name])
+def test_figures_say_what_one_sees(notebook):
+    cells = json.loads((ROOT / notebook).read_text())["cells"]
+    drawn = [cell for cell in cells if any("image/svg+xml" in out.get("data", {}) for out in cell.get("outputs", []))]
+    assert all("#| fig-alt: " in "".join(cell["source"]) for cell in drawn)
