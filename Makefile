@@ -14,7 +14,7 @@ CHAT := $(BIN)/streamlit run examples/chat/app.py
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup server test demo demo-server replay bench-recall notebooks docs export readme format check clean
+.PHONY: help setup server test demo demo-server replay bench-recall bench-chat screenshots notebooks docs export readme format check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,9 +53,15 @@ replay: setup ## Time a long conversation: make replay DATA=file.json [WARM_URL=
 	@[ -n "$(DATA)" ] || { echo "Which conversation? make replay DATA=file.json"; exit 1; }
 	$(BIN)/python benchmarks/replay.py "$(DATA)" $(ARGS)
 
+bench-chat: setup ## Measure the chat on a conversation of 2,000 items, in Chromium
+	$(BIN)/python benchmarks/chat.py $(ARGS)
+
 bench-recall: setup ## Measure what questions find: make bench-recall DATA=file.json
 	@[ -n "$(DATA)" ] || { echo "Which questions? make bench-recall DATA=file.json"; exit 1; }
 	$(BIN)/python benchmarks/recall.py "$(DATA)" $(ARGS)
+
+screenshots: setup ## Take the pictures of the chat in docs/screenshots, in Chromium
+	$(BIN)/python docs/screenshots.py
 
 notebooks: setup ## Open the notebooks in JupyterLab
 	$(BIN)/jupyter lab nbs

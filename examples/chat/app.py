@@ -24,6 +24,9 @@ STYLE = """<style>
 [class*="st-key-open"] button, [class*="st-key-why"] button, [class*="st-key-hit"] button {
     justify-content: flex-start; text-align: left
 }
+/* Search and options stay at hand in a long conversation. */
+:has(> .st-key-header) { position: sticky; top: 0; z-index: 9; margin-top: -3.5rem }
+.st-key-header { padding: 3.5rem 0 0.5rem; background: Canvas }
 </style>"""
 NOT_HERE = "At this address there is no conversation of {user}: choose one from the list, or start a new chat."
 

@@ -70,8 +70,8 @@ def draw_greeting(engine: Engine, user: str) -> None:
 def draw_header(engine: Engine, user: str, conversation: Conversation) -> None:
     """The title, with search and options."""
     id = conversation.id
-    st.subheader(label(conversation.title), anchor=False)
-    with st.container(horizontal=True, gap="xsmall"):
+    with st.container(key="header", horizontal=True, vertical_alignment="center", gap="xsmall"):
+        st.markdown(f"##### {label(conversation.title)}", width="stretch")
         search = st.popover("Search", key=f"search {id}", on_change="rerun")
         options = st.popover("Options", key=f"options {id}", on_change="rerun")
     if search.open:
@@ -139,11 +139,12 @@ def draw_part(part: Part, running: bool) -> None:
         st.markdown(plain(part))
         return
     about = label(str(next(iter(json_object(part.arguments).values()), "")), 60)
-    state = (
-        "running" if running and part.output is None else "error" if part.failed or part.output is None else "complete"
-    )
-    with st.status(f"{label(part.name)}: {about}" if about else label(part.name), state=state):
-        st.code(indented(part.arguments), language="json", wrap_lines=True)
+    icon = ":material/hourglass:" if running and part.output is None else ":material/check:"
+    icon = ":material/error:" if part.failed or (part.output is None and not running) else icon
+    # Not `st.status`: that waits 50 ms each time, seconds for a page of them.
+    with st.expander(f"{label(part.name)}: {about}" if about else label(part.name), icon=icon):
+        if json_object(part.arguments):
+            st.code(indented(part.arguments), language="json", wrap_lines=True)
         if part.output is not None:
             st.code(indented(part.output), language="json", wrap_lines=True)
 

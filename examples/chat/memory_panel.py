@@ -23,18 +23,18 @@ def draw_memories(engine: Engine, user: str, known: Sequence[Known]) -> None:
         draw_memory(engine, user, each)
     if len(known) > shown:
         st.button("Show more", key="show more memories", on_click=show_more, width="stretch")
-    with st.container(horizontal=True, gap="xsmall"):
-        st.download_button(
-            "Export",
-            exported(engine, lambda: engine.memories.export(user)),
-            file_name="memories.json",
-            mime="application/json",
-            key="export memories",
-            on_click="ignore",
-        )
-        with st.popover("Forget everything", key="all memories"):
-            st.write(f"All {len(known)} memories are erased, from the store's files too. Conversations stay.")
-            st.button("Erase it all", key="erase all", on_click=forget_all, args=(engine, user), type="primary")
+    st.download_button(
+        "Export",
+        exported(engine, lambda: engine.memories.export(user)),
+        file_name="memories.json",
+        mime="application/json",
+        key="export memories",
+        on_click="ignore",
+        width="stretch",
+    )
+    with st.expander("Forget everything", key="all memories", type="compact"):
+        st.write(f"All {len(known)} memories are erased, from the store's files too. Conversations stay.")
+        st.button("Erase it all", key="erase all", on_click=forget_all, args=(engine, user), type="primary")
 
 
 def draw_memory(engine: Engine, user: str, known: Known) -> None:
@@ -51,7 +51,7 @@ def draw_memory(engine: Engine, user: str, known: Known) -> None:
                 on_click=open_conversation,
                 args=(known.reason.conversation, known.reason.message),
             )
-        menu = st.popover("Edit", key=f"edit {known.id}", type="tertiary", on_change="rerun")
+        menu = st.expander("Edit", key=f"edit {known.id}", type="compact", on_change="rerun")
     if menu.open:
         with menu, st.form(f"form {known.id}", border=False):
             st.text_area("What is so", known.text, key=f"text {known.id}", max_chars=2000)

@@ -2,90 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 
+from demo.running import App, chromium
+from local_server import LocalServer
 from warm_integrations.core import WarmConfig
-
-APP = Path(__file__).parents[2] / "examples" / "chat" / "app.py"
-NO_BROWSER = "no chromium: apt-get install --no-install-recommends chromium fonts-dejavu-core fonts-noto-color-emoji"
 
 on_one_store = pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)  # what no store has a part in
 
 expect.set_options(timeout=20_000)
 
 
-class App:
-    """The app's process, which may be stopped and started again at one address."""
-
-    def __init__(self, config: WarmConfig, directory: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.url = f"http://localhost:{self.port}"
-        self.log = directory / "app.log"
-        self.directory = directory
-        # A home without Streamlit's credentials, as on the first day.
-        self.env = os.environ | {
-            "HOME": str(directory),
-            "WARM_URL": config.url,
-            "WARM_TENANT_ID": str(config.tenant_id),
-        }
-        self.start()
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "streamlit", "run", str(APP), f"--server.port={self.port}"]
-        flags = ["--server.headless=true", "--server.fileWatcherType=none"]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command + flags, cwd=self.directory, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        deadline = time.monotonic() + 60
-        while not self._healthy():
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.05)
-
-    def _healthy(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=5) as response:
-                return response.status == 200
-        except OSError:
-            return False
-
-    def terminate(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(20)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    if path is None:
+    try:
+        with chromium() as browser:
+            yield browser
+    except FileNotFoundError as missing:
         if os.environ.get("CI"):
-            pytest.fail(NO_BROWSER, pytrace=False)
-        pytest.skip(NO_BROWSER)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
+            pytest.fail(str(missing), pytrace=False)
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +47,8 @@ def apps() -> Iterator[dict[str, App]]:
 def app(browser: Browser, apps: dict[str, App], store_kind: str, request: pytest.FixtureRequest) -> App:
     if store_kind not in apps:
         directory = request.getfixturevalue("tmp_path_factory").mktemp("app")
-        apps[store_kind] = App(request.getfixturevalue("config"), directory)
+        config: WarmConfig = request.getfixturevalue("config")
+        apps[store_kind] = App(directory, {"WARM_URL": config.url, "WARM_TENANT_ID": str(config.tenant_id)})
     return apps[store_kind]
 
 
@@ -111,17 +58,24 @@ def user() -> str:
     return f"ada{uuid.uuid4().hex[:8]}"
 
 
-@pytest.fixture
-def page(browser: Browser, app: App, user: str) -> Iterator[Page]:
-    """A page that may call nobody but the app."""
-    context = browser.new_context(viewport={"width": 1000, "height": 700}, reduced_motion="reduce")
+@contextmanager
+def tab(browser: Browser, app: App, **options: object) -> Iterator[Page]:
+    """A new visitor's page, which may call nobody but the app."""
+    settings = {"viewport": {"width": 1000, "height": 700}, "reduced_motion": "reduce", **options}
+    context = browser.new_context(**settings)
     hosts: set[str] = set()
     context.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-    page = context.new_page()
-    page.goto(f"{app.url}/?u={user}")
-    yield page
+    context.on("page", lambda page: page.on("websocket", lambda socket: hosts.add(urlsplit(socket.url).netloc)))
+    yield context.new_page()
     context.close()
     assert hosts - {""} == {f"localhost:{app.port}"}
+
+
+@pytest.fixture
+def page(browser: Browser, app: App, user: str) -> Iterator[Page]:
+    with tab(browser, app) as page:
+        page.goto(f"{app.url}/?u={user}")
+        yield page
 
 
 def say(page: Page, text: str) -> None:
@@ -149,31 +103,85 @@ def button(page: Page, name: str) -> Locator:
     return page.get_by_role("button", name=name, exact=True)
 
 
-def test_history_survives_the_app(app, page):
+def memories(page: Page) -> Locator:
+    return page.get_by_test_id("stSidebar").get_by_test_id("stText")
+
+
+def open_memory(page: Page) -> None:
+    page.get_by_role("tab", name="Memory").click()
+
+
+def test_what_is_said_and_remembered_survives_the_app(app, page, user):
     say(page, "Hello, I am Ada")
     expect_conversation(page, "Hello, I am Ada", "only a few rules")
-    expect(button(page, "Hello, I am Ada")).to_be_visible()
+    say(page, "remember that my sister Mary lives in Oslo")
+    expect_conversation(page, "Hello", "only a few rules", "remember that", "I will remember: my sister")
 
     app.terminate()
     app.start()
     page.reload()
-    expect_conversation(page, "Hello, I am Ada", "only a few rules")
-    say(page, "What did I say?")
-    expect_conversation(page, "Hello, I am Ada", "only a few rules", "What did I say?", "“Hello, I am Ada”")
+    expect_conversation(page, "Hello", "only a few rules", "remember that", "I will remember: my sister")
+    button(page, "New chat").click()
+    say(page, "Where does Mary live?")
+    expect_conversation(page, "Where does Mary live?", "You told me: “my sister Mary lives in Oslo”")
     say(page, "count to 900")
-    expect(message(page, 5)).to_contain_text("1 2 3")
+    expect(message(page, 3)).to_contain_text("1 2 3")
 
     app.kill()
     app.start()
     page.reload()
     expect(page.get_by_text("This message has no answer.")).to_be_visible()
-    expect_conversation(
-        page, "Hello, I am Ada", "only a few rules", "What did I say?", "“Hello, I am Ada”", "count to 900"
-    )
+    expect_conversation(page, "Where does Mary live?", "my sister Mary lives in Oslo", "count to 900")
+    open_memory(page)
+    expect(memories(page)).to_have_text(["my sister Mary lives in Oslo"])
     button(page, "Try again").click()
-    expect(message(page, 5)).to_contain_text("1 2 3")
-    expect(page.get_by_test_id("stChatMessage")).to_have_count(6)
+    expect(message(page, 3)).to_contain_text("1 2 3")
+    expect(page.get_by_test_id("stChatMessage")).to_have_count(4)
+    button(page, "Stop").click()
+    expect(page.get_by_text("This answer was cut short.")).to_be_visible()
+    say(page, "What do you know about me?")
+    expect(message(page, 5)).to_contain_text("my sister Mary lives in Oslo")
     assert "Traceback" not in app.log.read_text()
+
+
+def test_the_person_sees_and_erases_what_is_known(page, browser, app):
+    open_memory(page)
+    say(page, "remember that I like green tea #drink")
+    expect(memories(page)).to_have_text(["I like green tea"])
+    expect(page.get_by_test_id("stSidebar")).to_contain_text("#drink")
+    say(page, "remember that Rex is a dog")
+    expect(memories(page)).to_have_text(["Rex is a dog", "I like green tea"])
+
+    with tab(browser, app) as other:  # somebody else, at the same time
+        other.goto(f"{app.url}/?u=bob{uuid.uuid4().hex[:8]}")
+        say(other, "What do you know about me?")
+        expect_conversation(other, "What do you know", "Nothing yet")
+        open_memory(other)
+        expect(other.get_by_text("Nothing is known of you yet.")).to_be_visible()
+
+    edit = page.get_by_test_id("stSidebar").get_by_text("Edit", exact=True)
+    edit.nth(1).click()
+    button(page, "Forget for good").click()
+    expect(memories(page)).to_have_text(["Rex is a dog"])
+    say(page, "What do you know about me?")
+    expect(message(page, 5)).to_contain_text("Rex is a dog")
+    expect(message(page, 5)).not_to_contain_text("tea")
+
+    expect(button(page, "Stop")).to_have_count(0)
+    edit.click()
+    page.get_by_label("What is so").fill("Rex is a cat")
+    button(page, "Save").click()
+    expect(memories(page)).to_have_text(["Rex is a cat"])
+    expect(page.get_by_label("What is so")).to_be_hidden()
+    with page.expect_download() as download:
+        button(page, "Export").click()
+    exported = json.loads(Path(download.value.path()).read_text())
+    assert [each["text"] for each in exported["memories"]] == ["Rex is a cat"]
+    page.get_by_text("Forget everything").click()
+    button(page, "Erase it all").click()
+    expect(memories(page)).to_have_count(0)
+    say(page, "What is Rex?")
+    expect(message(page, 7)).to_contain_text("I know nothing of that")
 
 
 def test_a_refresh_and_a_second_tab_follow_the_answer(page):
@@ -182,13 +190,13 @@ def test_a_refresh_and_a_second_tab_follow_the_answer(page):
     page.reload()
     other = page.context.new_page()
     other.goto(page.url)
-    for tab in page, other:
-        expect(button(tab, "Stop")).to_be_visible()
-        expect(tab.get_by_test_id("stChatInputTextArea")).to_be_disabled()
-        expect_messages(tab, "count to 120", "1 2 3 4")
-    for tab in page, other:
-        expect_conversation(tab, "count to 120", "118 119 120")
-        expect(tab.get_by_test_id("stChatInputTextArea")).to_be_enabled()
+    for each in page, other:
+        expect(button(each, "Stop")).to_be_visible()
+        expect(each.get_by_test_id("stChatInputTextArea")).to_be_disabled()
+        expect_messages(each, "count to 120", "1 2 3 4")
+    for each in page, other:
+        expect_conversation(each, "count to 120", "118 119 120")
+        expect(each.get_by_test_id("stChatInputTextArea")).to_be_enabled()
 
 
 @on_one_store
@@ -200,14 +208,14 @@ def test_two_tabs_do_not_answer_at_once(page):
     expect_conversation(other, "count to 2", "1 2")
     say(page, "count to 80")
     expect(message(page, 3)).to_contain_text("1 2 3")
-    say(other, "and I?")  # its page was drawn before
+    say(other, "and I")  # its page was drawn before
     expect(other.get_by_test_id("stAlert")).to_contain_text("Not sent. An answer is under way")
     expect_messages(other, "count to 2", "1 2", "count to 80", "1 2 3")
     box = other.get_by_test_id("stChatInputTextArea")
     expect(box).to_be_enabled()
-    expect(box).to_have_value("and I?")
+    expect(box).to_have_value("and I")
     box.press("Enter")
-    expect_conversation(other, "count to 2", "1 2", "count to 80", "79 80", "and I?", "message 3")
+    expect_conversation(other, "count to 2", "1 2", "count to 80", "79 80", "and I", "message 3")
 
 
 @on_one_store
@@ -216,7 +224,7 @@ def test_stop_keeps_what_was_said(page):
     expect(message(page, 1)).to_contain_text("1 2 3")
     button(page, "Stop").click()
     expect(page.get_by_text("This answer was cut short.")).to_be_visible()
-    kept = message(page, 1).get_by_test_id("stMarkdown").inner_text()
+    kept = message(page, 1).get_by_test_id("stMarkdown").first.inner_text()
     assert re.match(r"1 2 3[ \d]*$", kept)
     assert "90" not in kept
     page.reload()
@@ -226,7 +234,7 @@ def test_stop_keeps_what_was_said(page):
     expect(button(page, "Try again")).to_have_count(0)
 
 
-def test_rename_delete_and_links(page, browser, user):
+def test_rename_export_delete_and_links(page, browser, app, user):
     say(page, "count to 1")
     expect_conversation(page, "count to 1", "1")
     link = page.url
@@ -237,30 +245,120 @@ def test_rename_delete_and_links(page, browser, user):
     rows = page.get_by_test_id("stSidebar").locator('[class*="st-key-open"]')
     expect(rows).to_have_text(["count to 2", "count to 1"])
 
-    page.get_by_test_id("stSidebar").get_by_text("⋯").nth(1).click()
-    menu = page.get_by_test_id("stPopoverBody")
-    menu.get_by_label("Title").fill("Holidays")
+    button(page, "Options").click()
+    page.get_by_label("Title", exact=True).fill("Holidays")
     button(page, "Rename").click()
-    expect(rows).to_have_text(["count to 2", "Holidays"])
-    expect(menu).to_have_count(0)
-    expect_conversation(page, "count to 2", "1 2")
+    expect(rows).to_have_text(["Holidays", "count to 1"])
+    expect(page.get_by_test_id("stPopoverBody")).to_have_count(0)
+    button(page, "Options").click()
+    for kind, begin in {"JSON": '{\n "version": 1', "Markdown": "# Holidays\n\n**You**\n\ncount to 2"}.items():
+        with page.expect_download() as download:
+            button(page, f"Export {kind}").click()
+        assert Path(download.value.path()).read_text().startswith(begin)
 
-    with browser.new_context() as context:  # no cookies, no storage: the link alone
-        visitor = context.new_page()
+    with tab(browser, app) as visitor:  # no cookies, no storage: the link alone
         visitor.goto(link)
         expect_conversation(visitor, "count to 1", "1")
         visitor.goto(link.replace(f"u={user}", "u=bob"))
         expect(visitor.get_by_test_id("stAlert")).to_contain_text("no conversation of bob")
         expect(visitor.get_by_test_id("stChatMessage")).to_have_count(0)
 
-    button(page, "Holidays").click()
+    button(page, "count to 1").click()
     expect_conversation(page, "count to 1", "1")
-    page.get_by_test_id("stSidebar").get_by_text("⋯").nth(1).click()
+    button(page, "Options").click()
     button(page, "Delete for good").click()
-    expect(rows).to_have_text(["count to 2"])
+    expect(rows).to_have_text(["Holidays"])
     expect(page.get_by_text(f"Hello {user}, what is on your mind?")).to_be_visible()
     page.goto(link)
     expect(page.get_by_test_id("stAlert")).to_contain_text(f"no conversation of {user}")
+
+
+def test_the_server_goes_and_comes_back(browser, warm_server_binary, tmp_path, user):
+    with LocalServer(tmp_path / "server") as server:
+        app = App(tmp_path, {"WARM_URL": server.url, "WARM_RETRIES": "0"})
+        with tab(browser, app) as page:
+            page.goto(f"{app.url}/?u={user}")
+            say(page, "remember that I like tea")
+            expect_conversation(page, "remember", "I will remember: I like tea")
+            server.stop()
+            say(page, "an important message")
+            alert = page.get_by_test_id("stAlert")
+            expect(alert.get_by_text("no connection to")).to_be_visible()
+            expect(alert.get_by_text("Check WARM_URL")).to_be_visible()
+            expect(page.get_by_test_id("stChatInputTextArea")).to_have_value("an important message")
+            button(page, "Try again").click()
+            expect(page.get_by_test_id("stChatInputTextArea")).to_have_value("an important message")
+            server.start()
+            button(page, "Try again").click()
+            expect_conversation(page, "remember", "I will remember: I like tea")
+            box = page.get_by_test_id("stChatInputTextArea")
+            expect(box).to_have_value("an important message")
+            box.press("Enter")
+            expect_conversation(page, "remember", "I will remember", "an important message", "message 2")
+            say(page, "count to 60")
+            expect(message(page, 5)).to_contain_text("1 2 3")
+            server.kill()  # in the middle of an answer
+            expect(page.get_by_text("Check WARM_URL").first).to_be_visible()
+            server.start()
+            button(page, "Try again").first.click()
+            expect(message(page, 4)).to_contain_text("count to 60")
+            button(page, "Try again").click()
+            expect_conversation(page, "remember", "I will", "an important", "message 2", "count to 60", "59 60")
+        app.terminate()
+
+
+@on_one_store
+def test_search_jumps_to_the_message(page):
+    say(page, "remember that my sister Mary lives in Oslo")
+    expect_conversation(page, "remember", "I will remember")
+    for number in range(4):
+        say(page, f"count to {400 + number}")
+        expect(message(page, 2 * number + 3)).to_contain_text("1 2 3")
+        button(page, "Stop").click()
+        expect(page.get_by_text("This answer was cut short.")).to_be_visible()
+    button(page, "Search").click()
+    box = page.get_by_label("Search this conversation by meaning")
+    box.fill("Where do sisters live?")
+    box.press("Enter")
+    page.get_by_test_id("stPopoverBody").get_by_role("button", name="You: remember that my sister").click()
+    expect(page).to_have_url(re.compile(r"&m=0$"))
+    expect(page.get_by_test_id("stPopoverBody")).to_have_count(0)
+    expect(message(page, 0)).to_be_in_viewport()
+
+
+@on_one_store
+def test_a_narrow_dark_screen_the_keyboard_and_names(browser, app, user):
+    with tab(browser, app, viewport={"width": 390, "height": 800}, color_scheme="dark") as page:
+        page.goto(f"{app.url}/?u={user}")
+        say(page, "remember that I like green tea with a very long explanation of why that is so #drink")
+        expect_conversation(page, "remember that", "I will remember")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        dark = page.get_by_test_id("stApp").evaluate("app => getComputedStyle(app).backgroundColor")
+        assert sum(map(int, re.findall(r"\d+", dark)[:3])) < 150
+        for name in "Search", "Options":
+            expect(button(page, name)).to_be_in_viewport()
+        expect(button(page, "New chat")).not_to_be_in_viewport()
+
+        page.get_by_test_id("stExpandSidebarButton").get_by_role("button").or_(
+            page.locator("button[data-testid=stExpandSidebarButton]")
+        ).first.click()
+        expect(button(page, "New chat")).to_be_in_viewport()
+        page.get_by_role("tab", name="Conversations").focus()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        expect(memories(page)).to_have_text([re.compile("I like green tea")])
+        page.keyboard.press("Tab")
+        for _ in range(3):  # over the reason, to the menu
+            if page.evaluate("document.activeElement.innerText").startswith("Edit"):
+                break
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.get_by_label("What is so")).to_be_visible()
+
+        # What a screen reader is told: every control has a name.
+        told = page.locator("body").aria_snapshot()
+        assert 'textbox "What is so"' in told
+        assert not re.findall(r"^\s*- (?:button|textbox|link|tab)(?:$|:| \[)", told, re.MULTILINE), told
 
 
 @on_one_store
@@ -269,5 +367,9 @@ def test_nothing_is_fetched_from_elsewhere(page):
     say(page, "![x](http://example.com/x.png) <img src='http://example.com/y.png'> :material/home: :sweat_smile:")
     expect(message(page, 1)).to_contain_text("only a few rules")
     expect(button(page, "Stop")).to_have_count(0)
+    say(page, "remember that ![z](http://example.com/z.png) <img src='http://example.com/z.png'>")
+    expect(message(page, 3)).to_contain_text("I will remember: ![z](http://example.com/z.png)")
+    open_memory(page)
+    expect(memories(page)).to_contain_text("![z](http://example.com/z.png)")
     say(page, "What did I say?")
-    expect(message(page, 3)).to_contain_text("![x](http://example.com/x.png)")
+    expect(message(page, 5)).to_contain_text("![x](http://example.com/x.png)")

@@ -170,7 +170,7 @@ def test_rename_and_search_of_titles(open_page):
     next(field for field in page.text_input if field.label == "Title").set_value("Holidays *2026*")
     click(page, "Rename")
     assert titles(page) == [r"Holidays \*2026\*", "the green forest"]
-    assert page.subheader[0].value == r"Holidays \*2026\*"
+    assert page.main.markdown[0].value == r"##### Holidays \*2026\*"
     page.text_input(key="wanted").set_value("GREEN the").run()
     assert titles(page) == ["the green forest"]
     page.text_input(key="wanted").set_value("xyz").run()
@@ -211,8 +211,8 @@ def test_memory_is_seen_changed_and_erased(open_page):
     assert remembered(page) == ["I like tea"]
     assert any(r"\#drink" in caption for caption in captions(page))
     assert any(" tokens (" in caption for caption in captions(page))
-    [call] = page.status
-    assert (call.label, call.state) == ("remember: I like tea", "complete")
+    [call] = page.main.expander
+    assert (call.label, call.icon) == ("remember: I like tea", ":material/check:")
     click(page, "New chat")
     click(page, r"You said: “remember that I like tea \#drink”")
     assert address(page) == {**where, "m": "2"}
