@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from conversation_view import draw_conversation, draw_input
 from engine import Engine
 from models import choose_model
-from page import draw_notice, plain
+from page import draw_notice, label, plain
 from problem import Problem
 from sidebar import draw_sidebar
 from warm_integrations.core import WarmConfig
@@ -56,18 +56,25 @@ def main() -> None:
     try:
         conversations = engine.call(engine.conversations.list(user))
         known = engine.call(engine.memories.list(user, conversations))
-        draw_sidebar(engine, badge, user, id, conversations, known)
-        conversation = next((each for each in conversations if each.id == id), None)
-        if id is None or conversation is not None:
-            draw_conversation(engine, user, conversation)
-        else:
-            draw_notice()
-            st.warning(plain(NOT_HERE.format(user=user)))
     except Problem as problem:
-        st.error(plain(str(problem)))
-        st.button("Try again", key="again")  # any click runs this script again
-        if "unsent" in st.session_state:  # what was typed is not lost meanwhile
-            draw_input(engine, user, id)
+        draw_problem(problem)
+        draw_input(engine, user, id)  # what was typed is not lost meanwhile
+        return
+    draw_sidebar(engine, badge, user, id, conversations, known)
+    conversation = next((each for each in conversations if each.id == id), None)
+    if id is not None and conversation is None:
+        draw_notice()
+        st.warning(NOT_HERE.format(user=label(user)))
+        return
+    try:
+        draw_conversation(engine, user, conversation)
+    except Problem as problem:
+        draw_problem(problem)
+
+
+def draw_problem(problem: Problem) -> None:
+    st.error(plain(str(problem)))
+    st.button("Try again", key="again")  # any click runs this script again
 
 
 main()

@@ -60,7 +60,7 @@ def draw_input(engine: Engine, user: str, id: str | None, disabled: bool = False
 
 
 def draw_greeting(engine: Engine, user: str) -> None:
-    st.subheader(f"Hello {plain(user)}, what is on your mind?")
+    st.subheader(f"Hello {label(user)}, what is on your mind?")
     st.caption("What is said here is kept. What you ask the assistant to remember, it knows in every conversation.")
     with st.container(horizontal=True):
         for idea in IDEAS:

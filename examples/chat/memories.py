@@ -85,6 +85,12 @@ class Memories:
 
     async def edit(self, user: str, id: str, text: str, tags: Sequence[str]) -> None:
         """Put another text in the place of a memory: the old one is forgotten."""
+        try:
+            await self._edit(user, id, text, tags)
+        except ValueError as error:  # such as a text that is too long
+            raise Problem(f"Not saved: {error}. Change it and save again.") from error
+
+    async def _edit(self, user: str, id: str, text: str, tags: Sequence[str]) -> None:
         memory = user_memory(self._config, user)
         old = await memory.get(id)
         if old is None:

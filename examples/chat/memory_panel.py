@@ -8,7 +8,7 @@ import streamlit as st
 
 from engine import Engine
 from memories import Known
-from page import attempt, exported, label, open_conversation, plain
+from page import attempt, exported, label, open_conversation
 
 SHOWN = 20  # memories at once
 
@@ -17,7 +17,7 @@ def draw_memories(engine: Engine, user: str, known: Sequence[Known]) -> None:
     if not known:
         st.caption("Nothing is known of you yet. Say: remember that …")
         return
-    st.caption(f"What the assistant knows of {plain(user)}, in every conversation: {len(known)}")
+    st.caption(f"What the assistant knows of {label(user)}, in every conversation: {len(known)}")
     shown = SHOWN * (1 + st.session_state.get("more memories", 0))
     for each in known[:shown]:
         draw_memory(engine, user, each)
@@ -51,10 +51,12 @@ def draw_memory(engine: Engine, user: str, known: Known) -> None:
                 on_click=open_conversation,
                 args=(known.reason.conversation, known.reason.message),
             )
+        else:
+            st.caption("The conversation it comes from is gone.")
         menu = st.expander("Edit", key=f"edit {known.id}", type="compact", on_change="rerun")
     if menu.open:
         with menu, st.form(f"form {known.id}", border=False):
-            st.text_area("What is so", known.text, key=f"text {known.id}", max_chars=2000)
+            st.text_area("What is so", known.text, key=f"text {known.id}")
             st.text_input("Tags, with commas between them", ", ".join(known.tags), key=f"tags {known.id}")
             args = (engine, user, known.id)
             st.form_submit_button("Save", on_click=edit, args=args, width="stretch")

@@ -111,6 +111,8 @@ def test_an_edit_keeps_the_reason(make_engine):
     assert "coffee" in said(engine, id)[-1][1]
     with pytest.raises(Problem, match="forgotten already"):
         engine.call(engine.memories.edit("ada", tea.id, "I like milk", []))
+    with pytest.raises(Problem, match=r"^Not saved: .* save again\.$"):
+        engine.call(engine.memories.edit("ada", coffee.id, "coffee " * 10_000, []))
     assert texts(engine) == ["I like  coffee"]
 
 

@@ -258,5 +258,5 @@ def test_a_store_that_cannot_be(monkeypatch, url, step):
     page = AppTest.from_file(APP, default_timeout=20).run()
     assert step in page.error[0].value
     assert not page.exception
-    assert not page.chat_input
+    assert bool(page.chat_input) == url.startswith("http")  # nothing typed is lost while a server is down
     st.cache_resource.clear()
