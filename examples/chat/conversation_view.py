@@ -239,12 +239,19 @@ def retry(engine: Engine, user: str, id: str) -> None:
     attempt(engine, engine.retry(user, id))
 
 
+def is_open(id: str) -> bool:
+    """Whether the page still shows this conversation: a click may come from one that it is about to leave."""
+    return st.query_params.get("c") == id
+
+
 def rename(engine: Engine, user: str, id: str) -> None:
     title = st.session_state[f"title {id}"].strip()
+    if not is_open(id):
+        return
     if not title or attempt(engine, engine.conversations.rename(user, id, title)):
         st.session_state[f"options {id}"] = False
 
 
 def delete(engine: Engine, user: str, id: str) -> None:
-    if attempt(engine, engine.delete(user, id)) and st.query_params.get("c") == id:
+    if is_open(id) and attempt(engine, engine.delete(user, id)):
         open_conversation(None)

@@ -266,6 +266,7 @@ def test_rename_export_delete_and_links(page, browser, app, user):
     button(page, "count to 1").click()
     expect_conversation(page, "count to 1", "1")
     button(page, "Options").click()
+    expect(page.get_by_label("Title", exact=True)).to_have_value("count to 1")
     button(page, "Delete for good").click()
     expect(rows).to_have_text(["Holidays"])
     expect(page.get_by_text(f"Hello {user}, what is on your mind?")).to_be_visible()

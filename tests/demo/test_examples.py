@@ -14,7 +14,7 @@ from warm_integrations.core import WarmConfig
 ROOT = Path(__file__).parents[2]
 
 
-def run(program: str, *arguments: object, config: WarmConfig, cwd: Path) -> str:
+def run(program: str | Path, *arguments: object, config: WarmConfig, cwd: Path) -> str:
     command = [sys.executable, "-W", "error", str(ROOT / program), *map(str, arguments)]
     env = os.environ | {"WARM_URL": config.url, "WARM_TENANT_ID": config.tenant_id or ""}
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=100)
@@ -30,6 +30,14 @@ def test_quickstart(config, tmp_path):
     assert "items stored: 2" in first
     assert "You have said ['My name is Ada.', 'Who am I?']." in second
     assert "items stored: 4" in second
+
+
+def test_the_engine_beside_a_program(config, tmp_path, monkeypatch):
+    guide = (ROOT / "docs" / "CHAT.md").read_text()
+    (tmp_path / "program.py").write_text(re.findall(r"```py\n(.*?)```", guide, re.DOTALL)[0])
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "examples" / "chat"))
+    said = run(tmp_path / "program.py", config=config, cwd=tmp_path)
+    assert said.splitlines()[-1] == "I will remember: **I like tea**"
 
 
 def test_replay(config, store_kind, tmp_path):
