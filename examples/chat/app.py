@@ -58,7 +58,7 @@ def main() -> None:
         known = engine.call(engine.memories.list(user, conversations))
     except Problem as problem:
         draw_problem(problem)
-        draw_input(engine, user, id)  # what was typed is not lost meanwhile
+        draw_input(engine)  # what was typed is not lost meanwhile
         return
     draw_sidebar(engine, badge, user, id, conversations, known)
     conversation = next((each for each in conversations if each.id == id), None)

@@ -26,7 +26,7 @@ def draw_conversation(engine: Engine, user: str, conversation: Conversation | No
     # The input comes before the answer, which holds up the script until it is complete.
     if running:
         st.bottom.button("Stop", on_click=stop, args=(engine, id))
-    draw_input(engine, user, id, disabled=running)
+    draw_input(engine, disabled=running)
 
     if conversation is None:
         draw_greeting(engine, user)
@@ -53,10 +53,10 @@ def draw_conversation(engine: Engine, user: str, conversation: Conversation | No
         draw_retry(engine, user, conversation.id, turn, messages)
 
 
-def draw_input(engine: Engine, user: str, id: str | None, disabled: bool = False) -> None:
+def draw_input(engine: Engine, disabled: bool = False) -> None:
     if unsent := st.session_state.pop("unsent", None):
         st.session_state.message = unsent
-    st.chat_input("Say something", key="message", disabled=disabled, on_submit=send, args=(engine, user, id))
+    st.chat_input("Say something", key="message", disabled=disabled, on_submit=send, args=(engine,))
 
 
 def draw_greeting(engine: Engine, user: str) -> None:
@@ -64,7 +64,7 @@ def draw_greeting(engine: Engine, user: str) -> None:
     st.caption("What is said here is kept. What you ask the assistant to remember, it knows in every conversation.")
     with st.container(horizontal=True):
         for idea in IDEAS:
-            st.button(idea, key=f"idea {idea}", on_click=send, args=(engine, user, None, idea))
+            st.button(idea, key=f"idea {idea}", on_click=send, args=(engine, idea))
 
 
 def draw_header(engine: Engine, user: str, conversation: Conversation) -> None:
@@ -222,8 +222,10 @@ def open_hit(id: str, number: int) -> None:
     open_conversation(id, number)
 
 
-def send(engine: Engine, user: str, id: str | None, text: str | None = None) -> None:
+def send(engine: Engine, text: str | None = None) -> None:
     text = text or st.session_state.message
+    # The address, since the conversation may have been changed after the input was drawn.
+    user, id = st.query_params["u"], st.query_params.get("c")
     try:
         open_conversation(engine.call(engine.send(user, id, text)))
     except Problem as problem:

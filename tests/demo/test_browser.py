@@ -103,6 +103,11 @@ def button(page: Page, name: str) -> Locator:
     return page.get_by_role("button", name=name, exact=True)
 
 
+def press(page: Page, name: str) -> None:
+    """Use a button in a menu that may still be unfolding, where a click would miss it."""
+    button(page, name).press("Enter")
+
+
 def memories(page: Page) -> Locator:
     return page.get_by_test_id("stSidebar").get_by_test_id("stText")
 
@@ -122,6 +127,7 @@ def test_what_is_said_and_remembered_survives_the_app(app, page, user):
     page.reload()
     expect_conversation(page, "Hello", "only a few rules", "remember that", "I will remember: my sister")
     button(page, "New chat").click()
+    expect(page.get_by_text(f"Hello {user}, what is on your mind?")).to_be_visible()
     say(page, "Where does Mary live?")
     expect_conversation(page, "Where does Mary live?", "You told me: “my sister Mary lives in Oslo”")
     say(page, "count to 900")
@@ -161,7 +167,7 @@ def test_the_person_sees_and_erases_what_is_known(page, browser, app):
 
     edit = page.get_by_test_id("stSidebar").get_by_text("Edit", exact=True)
     edit.nth(1).click()
-    button(page, "Forget for good").click()
+    press(page, "Forget for good")
     expect(memories(page)).to_have_text(["Rex is a dog"])
     say(page, "What do you know about me?")
     expect(message(page, 5)).to_contain_text("Rex is a dog")
@@ -170,15 +176,15 @@ def test_the_person_sees_and_erases_what_is_known(page, browser, app):
     expect(button(page, "Stop")).to_have_count(0)
     edit.click()
     page.get_by_label("What is so").fill("Rex is a cat")
-    button(page, "Save").click()
+    press(page, "Save")
     expect(memories(page)).to_have_text(["Rex is a cat"])
     expect(page.get_by_label("What is so")).to_be_hidden()
     with page.expect_download() as download:
-        button(page, "Export").click()
+        press(page, "Export")
     exported = json.loads(Path(download.value.path()).read_text())
     assert [each["text"] for each in exported["memories"]] == ["Rex is a cat"]
     page.get_by_text("Forget everything").click()
-    button(page, "Erase it all").click()
+    press(page, "Erase it all")
     expect(memories(page)).to_have_count(0)
     say(page, "What is Rex?")
     expect(message(page, 7)).to_contain_text("I know nothing of that")
@@ -247,13 +253,13 @@ def test_rename_export_delete_and_links(page, browser, app, user):
 
     button(page, "Options").click()
     page.get_by_label("Title", exact=True).fill("Holidays")
-    button(page, "Rename").click()
+    press(page, "Rename")
     expect(rows).to_have_text(["Holidays", "count to 1"])
     expect(page.get_by_test_id("stPopoverBody")).to_have_count(0)
     button(page, "Options").click()
     for kind, begin in {"JSON": '{\n "version": 1', "Markdown": "# Holidays\n\n**You**\n\ncount to 2"}.items():
         with page.expect_download() as download:
-            button(page, f"Export {kind}").click()
+            press(page, f"Export {kind}")
         assert Path(download.value.path()).read_text().startswith(begin)
 
     with tab(browser, app) as visitor:  # no cookies, no storage: the link alone
@@ -267,7 +273,7 @@ def test_rename_export_delete_and_links(page, browser, app, user):
     expect_conversation(page, "count to 1", "1")
     button(page, "Options").click()
     expect(page.get_by_label("Title", exact=True)).to_have_value("count to 1")
-    button(page, "Delete for good").click()
+    press(page, "Delete for good")
     expect(rows).to_have_text(["Holidays"])
     expect(page.get_by_text(f"Hello {user}, what is on your mind?")).to_be_visible()
     page.goto(link)
@@ -319,7 +325,7 @@ def test_search_jumps_to_the_message(page):
     box = page.get_by_label("Search this conversation by meaning")
     box.fill("Where do sisters live?")
     box.press("Enter")
-    page.get_by_test_id("stPopoverBody").get_by_role("button", name="You: remember that my sister").click()
+    page.get_by_test_id("stPopoverBody").get_by_role("button", name="You: remember that my sister").press("Enter")
     expect(page).to_have_url(re.compile(r"&m=0$"))
     expect(page.get_by_test_id("stPopoverBody")).to_have_count(0)
     expect(message(page, 0)).to_be_in_viewport()
