@@ -413,7 +413,7 @@ class AsyncWarmBackend:
         while limit is None or len(found) < limit:
             rows: Sequence[Row] = yield Scan(start, page, after)
             matching = (row for row in rows if matches(row.metadata, filter))
-            records = (_found(row.id[len(self._prefix) :], row.payload, row.metadata) for row in matching)
+            records = (_found(row.id[len(self._prefix) :], row.payload, row.metadata or {}) for row in matching)
             found += [record for record in records if only is None or only(record)]
             if len(rows) < page:
                 break
@@ -427,7 +427,7 @@ class AsyncWarmBackend:
             rows: Sequence[Row] = await store.read(single(Scan(self._prefix, batch, after)))
             stale = [row for row in rows if not matches(row.metadata, mine)]
             if stale:
-                old = [_found(row.id, row.payload, row.metadata) for row in stale]
+                old = [_found(row.id, row.payload, row.metadata or {}) for row in stale]
                 records = [Record(record.text, record.metadata, tags=record.tags) for record in old]
                 documents = self._documents([row.id[len(self._prefix) :] for row in stale], records)
                 await store.write(self._renew(documents))

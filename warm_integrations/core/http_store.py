@@ -17,8 +17,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
+import msgspec
 import tenacity
 
 from .config import WarmConfig
@@ -135,8 +137,8 @@ def _answer(step: Step, reply: Any) -> Any:
     """What `step` asked for, from the JSON of the response."""
     match step:
         case Scan():
-            mine = [(d["id"], d["metadata"]) for d in reply["documents"] if d["id"].startswith(step.prefix)]
-            return [Row(id, *_split(metadata)) for id, metadata in mine]
+            mine = [(d["id"], _split(d["metadata"])) for d in reply["documents"] if d["id"].startswith(step.prefix)]
+            return [Row(id, payload, metadata or None) for id, (payload, metadata) in mine]
         case Put():
             return None
         case Delete():
@@ -207,16 +209,20 @@ def _trust(ca_file: str) -> ssl.SSLContext:
 
 class _Pool:
     def __init__(self, config: WarmConfig) -> None:
-        limits = httpx.Limits(max_connections=config.concurrency, max_keepalive_connections=config.concurrency)
-        socket = unquote(urlsplit(config.url).path) if config.scheme == "unix" else None
-        self.client = httpx.AsyncClient(
-            base_url="http://localhost" if socket else config.url,
-            transport=httpx.AsyncHTTPTransport(uds=socket, limits=limits) if socket else None,
-            verify=_trust(str(config.ca_file or "")),
-            limits=limits,
-            timeout=config.timeout,
+        # The transport alone: redirects and cookies are no part of the service, and take as long as its answer.
+        self.transport = httpx.AsyncHTTPTransport(
+            verify=_trust(str(config.ca_file or "")) if config.scheme == "https" else False,
+            limits=httpx.Limits(max_connections=config.concurrency, max_keepalive_connections=config.concurrency),
+            uds=unquote(urlsplit(config.url).path) if config.scheme == "unix" else None,
+            proxy=_proxy(config),
         )
         self.slots = asyncio.Semaphore(config.concurrency)
+
+
+def _proxy(config: WarmConfig) -> str | None:
+    """The proxy that the environment names for the server (`HTTPS_PROXY`, `NO_PROXY` and so on)."""
+    host = urlsplit(config.url).hostname
+    return None if host is None or proxy_bypass(host) else getproxies().get(config.scheme)
 
 # %% ../../nbs/core/http_store.ipynb #9e58298e
 _Key = tuple[asyncio.AbstractEventLoop, Any, Any, float, int]
@@ -248,7 +254,7 @@ async def _close_with_loop(
         yield
     finally:  # the tables are arguments, since an interpreter that ends may have taken the names away
         guardians.pop(key, None)
-        await pools.pop(key).client.aclose()
+        await pools.pop(key).transport.aclose()
 
 # %% ../../nbs/core/http_store.ipynb #4acf0df3
 def _drop_closed_loops() -> None:
@@ -289,13 +295,15 @@ class HttpStore:
     def __init__(self, config: WarmConfig) -> None:
         self._config, self._dim = config, config.embedder.dim
         self._origin = config.url
-        self._headers = httpx.Headers({"content-type": "application/json"})  # its repr hides the key
+        self._base = "http://localhost" if config.scheme == "unix" else config.url
+        self._timeout = {"timeout": httpx.Timeout(config.timeout).as_dict()}
+        self._headers = httpx.Headers({"user-agent": "warm-integrations", "content-type": "application/json"})
         if config.api_key is not None:
             self._headers["authorization"] = f"Bearer {config.api_key.get_secret_value()}"
         if config.tenant_id is not None:
             self._headers["x-tenant-id"] = config.tenant_id
 
-    async def read(self, plan: Plan[T]) -> T:
+    async def read(self, plan: Plan[T], *, brief: bool = False) -> T:
         """Run a plan, a request for each step."""
         try:
             step = next(plan)
@@ -312,7 +320,7 @@ class HttpStore:
         finally:
             plan.close()
 
-    async def write(self, plan: Plan[T]) -> T:
+    async def write(self, plan: Plan[T], *, brief: bool = False) -> T:
         """Run a plan to its end, even when the caller is cancelled meanwhile."""
         return await settled(self.read(plan))
 
@@ -322,19 +330,15 @@ class HttpStore:
         if isinstance(step, (Put, Delete)):
             headers = httpx.Headers(headers)
             headers["idempotency-key"] = uuid.uuid4().hex
-        pool = await _pool(self._config)
-        lost = False
+        pool, content, lost = await _pool(self._config), utf8(body), False
         try:
-            async for attempt in self._attempts():
-                with attempt:
-                    try:
-                        response = await self._send(pool, method, path, headers, utf8(body))
-                        answer = self._understand(step, response)
-                    except _Again as failure:
-                        lost = lost or failure.lost
-                        raise
+            try:  # nearly always enough, so the machinery of repetition is not set up for it
+                response = await self._send(pool, method, path, headers, content)
+            except _Again as failure:
+                response, lost = await self._send_again(failure, pool, method, path, headers, content)
+            answer = self._understand(step, response)
         except _Again as failure:
-            code = "no_answer" if lost else failure.error.code
+            code = "no_answer" if failure.lost else failure.error.code
             raise WarmError(code, failure.error.detail, status=failure.error.status) from None
         except WarmError as error:
             if error.code != "mutation_committed" or (isinstance(step, Delete) and step.purge):
@@ -354,10 +358,27 @@ class HttpStore:
         await self._carry_out(Put([spent]))
         await self._carry_out(Delete([spent.id], purge=True))
 
+    async def _send_again(
+        self, failed: _Again, pool: _Pool, method: str, path: str, headers: httpx.Headers, content: bytes
+    ) -> tuple[httpx.Response, bool]:
+        """The response after a first attempt that failed, and whether an answer was lost."""
+        lost, first = failed.lost, True
+        async for attempt in self._attempts():
+            with attempt:
+                if first:
+                    first = False
+                    raise failed
+                try:
+                    response = await self._send(pool, method, path, headers, content)
+                except _Again as failure:
+                    failure.lost = lost = lost or failure.lost
+                    raise
+        return response, lost
+
     def _understand(self, step: Step, response: httpx.Response) -> Any:
         try:
-            return _answer(step, response.json())
-        except (ValueError, LookupError, TypeError, AttributeError):
+            return _answer(step, msgspec.json.decode(response.content))
+        except (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError):
             raise WarmError("not_warm_server", f"{self._origin} gave an answer of another shape") from None
 
     def _check_claim(self, ids: Sequence[str], removed: Sequence[str]) -> None:
@@ -369,7 +390,11 @@ class HttpStore:
         failure: Exception | None = None
         async with pool.slots:
             try:
-                response = await pool.client.request(method, path, headers=headers, content=body)
+                request = httpx.Request(
+                    method, self._base + path, headers=headers, content=body, extensions=self._timeout
+                )
+                response = await pool.transport.handle_async_request(request)
+                await response.aread()
             except httpx.RequestError as error:
                 failure = _connection_failure(error, self._origin)
         if failure is not None:  # raised out here, since httpx's error holds the request with its key

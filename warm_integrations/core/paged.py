@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from .catalog import LogInfo, creation, digest, entry, list_logs, note
@@ -35,6 +36,7 @@ from warm_integrations.core.store import (
     Row,
     Scan,
     connect,
+    is_slight,
     metadata_bytes,
     to_json,
 )
@@ -103,19 +105,20 @@ class Clock:
             return append_key(self._last, self._writer)
 
 # %% ../../nbs/core/paged.ipynb #f3784c23
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """A text to be kept, and what a search sees of it, if anything."""
 
     text: str
     words: str = ""
     vector: Sequence[float] | None = None
-    labels: Mapping[str, Json] = field(default_factory=dict)
+    labels: Mapping[str, Json] = MappingProxyType({})
 
 
 def records(prefix: str, append: str, index: int, item: Item, chunk_chars: int) -> list[Document]:
     """The documents of one item: its head, then its further parts."""
-    chunks = [item.text[i : i + chunk_chars] for i in range(0, len(item.text), chunk_chars)] or [""]
+    if len(item.text) <= chunk_chars:
+        return [Document(record_id(prefix, append, index, 0, 1), item.text, item.labels, item.words, item.vector)]
+    chunks = [item.text[i : i + chunk_chars] for i in range(0, len(item.text), chunk_chars)]
     ids = [record_id(prefix, append, index, part, len(chunks)) for part in range(len(chunks))]
     head = Document(ids[0], chunks[0], item.labels, item.words, item.vector)
     return [head, *map(Document, ids[1:], chunks[1:])]
@@ -127,6 +130,9 @@ def batches(groups: Sequence[list[Document]], dim: int) -> list[list[Document]]:
     `ValueError` where one group alone is too large.
     """
     most = min(MAX_BATCH, MAX_BATCH_NUMBERS // dim)
+    together = [document for group in groups for document in group]
+    if len(together) <= most and is_slight(together):
+        return [together]
     packed: list[list[Document]] = [[]]
     size = body = 0
     for group in groups:
@@ -183,6 +189,26 @@ class Tail:
         self._item, self._parts = "", 0
         self._ids: list[str] = []
         self._chunks: list[str] = []
+
+    def texts(self, rows: Sequence[Row], asked: int) -> Sequence[str]:
+        """The texts of the items that `feed` would give. Quick where each record is an item of its own."""
+        start = len(self.prefix)
+        first = next((n for n, row in enumerate(rows) if row.id[start : start + 1] not in "!#"), len(rows))
+        before = [item.text for item in self.feed(rows[:first], first)]  # headers and boundaries come first
+        rows, asked = rows[first:], asked - first
+        if not self._are_single(rows):
+            return [*before, *(item.text for item in self.feed(rows, asked))]
+        self.at_end, self.cursor = len(rows) < asked, rows[-1].id
+        self.newest = self.newest or position_of(rows[0].id[start:])
+        return [row.payload for row in rows]
+
+    def _are_single(self, rows: Sequence[Row]) -> bool:
+        if not rows or self._parts or self._hides:
+            return False
+        start = len(self.prefix)
+        newest, oldest = rows[0].id[start:], rows[-1].id[start:]
+        plausible = _RECORD.fullmatch(newest) and _RECORD.fullmatch(oldest) and newest >= _PLAUSIBLE and oldest < "8"
+        return bool(plausible) and {row.id[start + 37 :] for row in rows} == {"/000.001"}
 
     def feed(self, rows: Sequence[Row], asked: int) -> Iterator[Found]:
         """The items that are complete with this page, of which `asked` rows were wanted."""
@@ -331,9 +357,9 @@ def _pages(log: _Log, limit: int | None, parse: Callable[[str], Any]) -> Plan[li
         seen = 1 if last else 0
         if len(rows) > 1:
             before_last, last = rows[-2].id, rows[-1].id
-        for item in tail.feed(rows[seen:], size - seen):
+        for text in tail.texts(rows[seen:], size - seen):
             try:
-                found.append(parse(item.text))
+                found.append(parse(text))
             except ValueError:
                 tail.skipped += 1
             if len(found) == limit:
@@ -476,6 +502,7 @@ def _embedders(vector: Sequence[float], labels: Mapping[str, Json]) -> Plan[list
 
 # %% ../../nbs/core/paged.ipynb #d42a3f90
 MAX_CHUNK_CHARS = 8000
+_FEW = 10  # items written at once, or a tenth of those read, are not worth to wake a thread
 
 
 def _whole(name: str, value: int, most: int, why: str) -> int:
@@ -567,7 +594,7 @@ class AsyncPagedLog:
             WarmError: when the store could not write.
         """
         if items := self._check(texts):
-            await self._store.write(_append(self._log, items))
+            await self._store.write(_append(self._log, items), brief=len(items) <= _FEW)
 
     async def newest(self, limit: int | None = None, parse: Callable[[str], Any] = str) -> list[Any]:
         """The newest `limit` texts, or all of them, oldest first, each through `parse`.
@@ -576,7 +603,8 @@ class AsyncPagedLog:
         """
         if limit is not None and limit <= 0:
             return []
-        return await self._store.read(_newest(self._log, limit, parse))
+        brief = limit is not None and limit <= 10 * _FEW
+        return await self._store.read(_newest(self._log, limit, parse), brief=brief)
 
     async def pop(self, parse: Callable[[str], Any] = str) -> Any | None:
         """Remove the newest valid text and return it through `parse`; `None` from an empty log.
@@ -584,7 +612,7 @@ class AsyncPagedLog:
         Of several callers at once each gets another text. Where it stays unknown whether the text
         was removed, `WarmError("no_answer")` says so; another text is never taken in its place.
         """
-        return await self._store.write(_pop(self._log, parse))
+        return await self._store.write(_pop(self._log, parse), brief=True)
 
     async def clear(self) -> None:
         """Remove every text that is there now; what is appended meanwhile stays.
@@ -614,12 +642,12 @@ class AsyncPagedLog:
 
     async def info(self) -> LogInfo | None:
         """What the catalogue knows of this log; `None` where nothing was ever written."""
-        found: list[LogInfo] = await self._store.read(list_logs(self._log.place))
+        found: list[LogInfo] = await self._store.read(list_logs(self._log.place), brief=True)
         return found[0] if found else None
 
     async def set_metadata(self, metadata: Mapping[str, Json]) -> None:
         """Keep a JSON object with the log, in place of the one before. A log that does not exist comes to be."""
-        await self._store.write(_annotate(self._log, note(self._log.place, metadata)))
+        await self._store.write(_annotate(self._log, note(self._log.place, metadata)), brief=True)
 
     async def delete(self) -> None:
         """Remove the log with all that is kept of it."""

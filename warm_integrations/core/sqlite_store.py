@@ -14,10 +14,9 @@ import sqlite3
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from itertools import takewhile
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -25,6 +24,7 @@ from .config import WarmConfig
 from .errors import WarmError
 from warm_integrations.core.store import (
     MAX_DELETE,
+    MAX_ID_BYTES,
     MAX_K,
     MAX_PAGE,
     MEANING_WEIGHT,
@@ -68,7 +68,7 @@ CREATE TABLE properties (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE tenants (key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE documents (
     tenant INTEGER NOT NULL, id TEXT NOT NULL, payload TEXT NOT NULL, metadata TEXT NOT NULL,
-    PRIMARY KEY (tenant, id)) WITHOUT ROWID;
+    PRIMARY KEY (tenant, id DESC)) WITHOUT ROWID;
 CREATE TABLE ranked (
     key INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, id TEXT NOT NULL, length INTEGER NOT NULL, vector BLOB,
     text TEXT NOT NULL, UNIQUE (tenant, id));
@@ -94,13 +94,9 @@ _CODES = {
 }
 
 
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = next((code for words, code in _CODES.items() if words in str(error)), "database")
-        raise WarmError(code, f"{path}: {error}") from None
+def _explained(error: sqlite3.Error, path: str) -> WarmError:
+    code = next((code for words, code in _CODES.items() if words in str(error)), "database")
+    return WarmError(code, f"{path}: {error}")
 
 # %% ../../nbs/core/sqlite_store.ipynb #1c9f6a5c
 def _identify(db: sqlite3.Connection, path: str) -> bool:
@@ -168,12 +164,37 @@ class _Database:
 
     def call(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """`work` on the connection, in the calling thread."""
-        with self.guard, _explained(self.path):
-            if self.connection is None or self._file != self._find():
-                self.close()
-                self.connection = _connect(self.path, *self._options)
-                self._file = self._find()
-            return work(self.connection)
+        with self.guard:
+            try:
+                db = self._connected() or self._connect()
+                db.execute(f"PRAGMA busy_timeout = {int(1000 * self._options[1])}")
+                try:
+                    return work(db)
+                finally:
+                    db.execute("PRAGMA busy_timeout = 0")
+            except sqlite3.Error as error:
+                raise _explained(error, self.path) from None
+
+    def at_once(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """As `call`, without any waiting: `None` where the connection is in use or not yet open."""
+        if not self.guard.acquire(blocking=False):
+            return None
+        try:
+            db = self._connected()
+            return None if db is None else work(db)
+        except sqlite3.Error as error:
+            raise _explained(error, self.path) from None
+        finally:
+            self.guard.release()
+
+    def _connected(self) -> sqlite3.Connection | None:
+        return self.connection if self._file == self._find() else None
+
+    def _connect(self) -> sqlite3.Connection:
+        self.close()
+        self.connection = _connect(self.path, *self._options)
+        self._file = self._find()
+        return self.connection
 
     def _find(self) -> tuple[int, int] | None:
         if self.path == ":memory:":
@@ -260,11 +281,17 @@ def _tenant(db: sqlite3.Connection, name: str, create: bool) -> int:
 # %% ../../nbs/core/sqlite_store.ipynb #d2df1caa
 def _scan(db: sqlite3.Connection, tenant: int, step: Scan) -> list[Row]:
     check_range("limit", step.limit, MAX_PAGE)
-    query = "SELECT id, payload, metadata FROM documents WHERE tenant = ? AND id > ? ORDER BY id LIMIT ?"
+    query = (
+        "SELECT id, payload, nullif(metadata, '{}') FROM documents"
+        " WHERE tenant = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"
+    )
     after = max(utf8(step.prefix), utf8(step.after)).decode()
-    with closing(db.execute(query, (tenant, after, step.limit))) as rows:
-        mine = takewhile(lambda row: row[0].startswith(step.prefix), rows)
-        return [Row(id, payload, json.loads(metadata) if metadata != "{}" else {}) for id, payload, metadata in mine]
+    rows = map(_row, db.execute(query, (tenant, after, step.prefix + _LAST, step.limit)).fetchall())
+    return [row if row[2] is None else Row(row[0], row[1], json.loads(str(row[2]))) for row in rows]
+
+
+_LAST = "\U0010ffff" * (MAX_ID_BYTES // 4)  # no id goes on after a prefix with more than this
+_row: Callable[[tuple[str, str, Any]], Row] = partial(tuple.__new__, Row)
 
 # %% ../../nbs/core/sqlite_store.ipynb #95d98d5b
 def _unit(values: Sequence[float], dim: int, what: str) -> NDArray[np.float64]:
@@ -299,10 +326,10 @@ def _put(db: sqlite3.Connection, tenant: int, step: Put, dim: int) -> None:
             unit = _unit(document.vector, _dimension(db, dim, create=True), "vector")
             vectors[number] = unit.astype("<f4").tobytes()
     for number, (document, metadata) in enumerate(zip(step.documents, encoded, strict=True)):
-        _unrank(db, tenant, document.id)
-        db.execute(
-            "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?)", (tenant, document.id, document.payload, metadata)
-        )
+        values = (tenant, document.id, document.payload, metadata)
+        if not db.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?)", values).rowcount:
+            _unrank(db, tenant, document.id)
+            db.execute("UPDATE documents SET payload = ?3, metadata = ?4 WHERE tenant = ?1 AND id = ?2", values)
         if document.metadata or document.text or number in vectors:
             _rank(db, tenant, document, vectors.get(number))
 
@@ -461,23 +488,54 @@ class SqliteStore:
         self._tenant, self._dim = config.tenant_id or "default", config.embedder.dim
         self._max_k = max(MAX_K, config.max_fetch)
 
-    async def read(self, plan: Plan[T]) -> T:
+        self._waits_for_disk = bool(parts.path) and synchronous == "full"
+
+    async def read(self, plan: Plan[T], *, brief: bool = False) -> T:
         """Run a plan on one snapshot."""
-        return await asyncio.wrap_future(_submit(self._key, lambda db: self._run(db, plan, write=False)))
+        if brief and (ended := self._at_once(plan, "BEGIN")):
+            return ended[0]
+        return await asyncio.wrap_future(_submit(self._key, lambda db: self._run(db, plan, "BEGIN")))
 
-    async def write(self, plan: Plan[T]) -> T:
+    async def write(self, plan: Plan[T], *, brief: bool = False) -> T:
         """Run a plan in one transaction."""
-        return await settled(asyncio.wrap_future(_submit(self._key, lambda db: self._run(db, plan, write=True))))
+        if brief and not self._waits_for_disk and (ended := self._at_once(plan, "BEGIN IMMEDIATE")):
+            return ended[0]
+        return await settled(asyncio.wrap_future(_submit(self._key, lambda db: self._run(db, plan, "BEGIN IMMEDIATE"))))
 
-    def _run(self, db: sqlite3.Connection, plan: Plan[T], write: bool) -> T:
-        purge = False
-        db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    def _at_once(self, plan: Plan[T], begin: str) -> tuple[T] | None:
+        """The result of a plan that is carried out here and now; `None`, if that would mean to wait."""
+        database = _databases.get(self._key)
+        if database is None:
+            return None
+
+        def work(db: sqlite3.Connection) -> tuple[T] | None:
+            try:
+                db.execute(begin)
+            except sqlite3.OperationalError:  # locked by another process, as a rule
+                return None
+            return (self._carry_out(db, plan),)
+
+        return database.at_once(work)
+
+    def _run(self, db: sqlite3.Connection, plan: Plan[T], begin: str) -> T:
         try:
+            db.execute(begin)
+        except BaseException:
+            plan.close()
+            raise
+        return self._carry_out(db, plan)
+
+    def _carry_out(self, db: sqlite3.Connection, plan: Plan[T]) -> T:
+        purge = False
+        try:
+            tenant = _tenant(db, self._tenant, create=False)
             try:
                 step = next(plan)
                 while True:
+                    if isinstance(step, Put) and not tenant:
+                        tenant = _tenant(db, self._tenant, create=True)
                     purge = purge or (isinstance(step, Delete) and step.purge)
-                    step = plan.send(self._answer(db, step))
+                    step = plan.send(self._answer(db, tenant, step))
             except StopIteration as finished:
                 db.execute("COMMIT")
                 result: T = finished.value
@@ -489,8 +547,7 @@ class SqliteStore:
             _purge(db)
         return result
 
-    def _answer(self, db: sqlite3.Connection, step: Step) -> Any:
-        tenant = _tenant(db, self._tenant, create=isinstance(step, Put))
+    def _answer(self, db: sqlite3.Connection, tenant: int, step: Step) -> Any:
         match step:
             case Scan():
                 return _scan(db, tenant, step)

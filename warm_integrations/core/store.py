@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .config import WarmConfig
@@ -23,12 +25,11 @@ __all__ = ['T', 'Json', 'Step', 'Plan', 'MAX_ID_BYTES', 'MAX_TEXT_BYTES', 'MAX_T
            'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K',
            'MEANING_WEIGHT', 'PAYLOAD', 'MAX_DEPTH', 'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get',
            'Nearest', 'Recall', 'Store', 'single', 'to_json', 'check_nesting', 'stored_metadata', 'refuse', 'utf8',
-           'check_id', 'check_range', 'check_batch', 'metadata_bytes', 'canonical', 'matches', 'check_filter',
-           'settled', 'connect']
+           'check_id', 'check_range', 'is_slight', 'check_batch', 'metadata_bytes', 'canonical', 'matches',
+           'check_filter', 'settled', 'connect']
 
 # %% ../../nbs/core/store.ipynb #4cade968
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """What a store keeps under an id.
 
     Args:
@@ -41,17 +42,17 @@ class Document:
 
     id: str
     payload: str = ""
-    metadata: Mapping[str, Json] = field(default_factory=dict)
+    metadata: Mapping[str, Json] = MappingProxyType({})
     text: str = ""
     vector: Sequence[float] | None = None
 
 
 class Row(NamedTuple):
-    """What a scan gives back of a document."""
+    """What a scan gives back of a document; `metadata` is `None` where there is none."""
 
     id: str
     payload: str
-    metadata: Mapping[str, Json]
+    metadata: Mapping[str, Json] | None = None
 
 
 class Hit(NamedTuple):
@@ -141,11 +142,14 @@ class Store(Protocol):
     atomic: bool
     "Whether a plan that writes is one transaction."
 
-    async def read(self, plan: Plan[T]) -> T:
-        """Run a plan that only scans, gets and ranks."""
+    async def read(self, plan: Plan[T], *, brief: bool = False) -> T:
+        """Run a plan that only scans, gets and ranks.
+
+        `brief` says that it touches no more than some hundred documents.
+        """
         ...
 
-    async def write(self, plan: Plan[T]) -> T:
+    async def write(self, plan: Plan[T], *, brief: bool = False) -> T:
         """Run a plan that also puts and deletes.
 
         A cancelled caller is told only after the write has been settled.
@@ -178,9 +182,10 @@ def to_json(value: Json) -> str:
 
     Raises `ValueError` for NaN and infinity, and `TypeError` for what has no JSON form.
     """
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _encode(value)
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 MAX_DEPTH = 100
 
 
@@ -220,7 +225,7 @@ def utf8(text: str) -> bytes:
 
 
 def _control(text: str) -> bool:
-    return any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text)
+    return not text.isprintable() and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text)
 
 
 def check_id(id: str) -> None:
@@ -235,10 +240,22 @@ def check_range(name: str, value: int, most: int) -> None:
         raise refuse(f"{name} must be 1..={most}")
 
 # %% ../../nbs/core/store.ipynb #1a93bc23
+def is_slight(documents: Sequence[Document]) -> bool:
+    """Whether a batch is far below the limits of sizes, told without encoding it: no character takes over 6 bytes."""
+    if any(document.metadata or document.text or document.vector is not None for document in documents):
+        return False
+    return sum(6 * (len(document.id) + len(document.payload)) + 30 for document in documents) < MAX_METADATA_BYTES
+
+
 def check_batch(documents: Sequence[Document]) -> list[str]:
     """Refuse a batch that is past a limit; the metadata of each document as JSON, without its payload."""
     if not 1 <= len(documents) <= MAX_BATCH:
         raise refuse(f"batch must contain 1..={MAX_BATCH} documents")
+    if is_slight(documents):
+        for document in documents:
+            check_id(document.id)
+            utf8(document.payload)
+        return ["{}"] * len(documents)
     encoded, source, total = [], 0, 0
     for document in documents:
         check_id(document.id)
@@ -271,8 +288,9 @@ def canonical(value: Json) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def matches(metadata: Mapping[str, Json], filter: Mapping[str, Json]) -> bool:
+def matches(metadata: Mapping[str, Json] | None, filter: Mapping[str, Json]) -> bool:
     """Whether `metadata` has every key of `filter` with an equal JSON value."""
+    metadata = metadata or {}
     return all(key in metadata and canonical(metadata[key]) == canonical(value) for key, value in filter.items())
 
 
@@ -285,17 +303,15 @@ def check_filter(filter: Mapping[str, Json]) -> None:
 async def settled(work: Awaitable[T]) -> T:
     """The result of `work`. A cancellation of the caller goes on only when `work` has ended."""
     task = asyncio.ensure_future(work)
-    cancellation: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancellation = cancellation or error
-    if cancellation is None:
-        return task.result()
-    if not task.cancelled():
-        task.exception()  # seen, so that asyncio does not report it as never retrieved
-    raise cancellation
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # seen, so that asyncio does not report it as never retrieved
+        raise
 
 # %% ../../nbs/core/store.ipynb #97ec51d6
 @lru_cache(maxsize=512)

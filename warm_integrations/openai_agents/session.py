@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import msgspec
 
 from ..core.catalog import LogInfo, digest, escape_surrogates, list_logs
 from ..core.config import WarmConfig
 from ..core.embedder import embedder_name, mask
 from ..core.errors import WarmError
 from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, Item, catalogue_prefix
-from ..core.store import MAX_K, MAX_TEXT_BYTES, MAX_TEXT_WORDS, Json, check_nesting, connect
+from ..core.store import MAX_DEPTH, MAX_K, MAX_TEXT_BYTES, MAX_TEXT_WORDS, Json, check_nesting, connect
 
 try:
     from agents.memory import SessionABC, SessionSettings
@@ -47,8 +49,22 @@ class ItemError(ValueError, TypeError):
     """An item that cannot be stored as JSON. Nothing of its append was written."""
 
 # %% ../../nbs/openai_agents/session.ipynb #d6e425d2
+_decode: Callable[[str | bytes], Any] = msgspec.json.Decoder(dict[str, Any]).decode
+
+
 def item_to_text(item: TResponseInputItem) -> str:
     """An item as JSON text. `ItemError`, which is a `ValueError`, for what has no JSON form."""
+    try:  # quick, and right where the text gives the item back; what is off brackets is counted generously
+        encoded = msgspec.json.encode(item)
+        deep = encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH
+        if not deep and encoded[:1] == b"{" and _decode(encoded) == item:
+            return encoded.decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        pass
+    return _item_to_text_slowly(item)
+
+
+def _item_to_text_slowly(item: TResponseInputItem) -> str:
     try:
         check_nesting(item)
         text = json.dumps(item, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -62,6 +78,15 @@ def item_to_text(item: TResponseInputItem) -> str:
 
 def text_to_item(text: str) -> TResponseInputItem:
     """The item of a JSON text. `ValueError` where the text is damaged."""
+    try:
+        item: TResponseInputItem = _decode(text)
+        return item
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _decode_slowly(text)
+
+
+def _decode_slowly(text: str) -> TResponseInputItem:
+    """`json` reads lone surrogates, too; what is left is damage."""
     try:
         item = json.loads(text)
     except RecursionError:
