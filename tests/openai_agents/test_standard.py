@@ -96,11 +96,13 @@ async def test_a_write_retried_after_a_time_out_is_stored_once(config, held_up):
 
 @over_http
 async def test_a_write_still_under_way_is_waited_for_after_a_time_out(config, monkeypatch):
-    session, send, answers = WarmSession("s", config.model_copy(update={"timeout": 0.1})), httpx.AsyncClient.request, []
+    session, answers = WarmSession("s", config.model_copy(update={"timeout": 0.1})), []
+    send = httpx.AsyncHTTPTransport.handle_async_request
     await session.add_items(users("before"))
 
-    async def lose_then_wait(client, method, path, **options):
-        answers.append(await send(client, method, path, **options))
+    async def lose_then_wait(transport, request):
+        answers.append(await send(transport, request))
+        await answers[-1].aread()
         if len(answers) == 1:
             await asyncio.sleep(0.2)
             raise httpx.ReadTimeout("lost")
@@ -109,8 +111,9 @@ async def test_a_write_still_under_way_is_waited_for_after_a_time_out(config, mo
             return httpx.Response(409, json=problem, headers={"retry-after": "0"})
         return answers[-1]
 
-    monkeypatch.setattr(httpx.AsyncClient, "request", lose_then_wait)
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", lose_then_wait)
     await session.add_items(users(1, 2))
+    assert len(answers) == 3
     assert await session.get_items() == users("before", 1, 2)
 
 
@@ -223,7 +226,7 @@ async def damage(records, newest):
         elif how == "part":
             await records.delete(row.id.replace("/000.", "/001."))
         else:
-            await records.put(Document(row.id, how, row.metadata))
+            await records.put(Document(row.id, how, row.metadata or {}))
 
 
 DAMAGE = ["{bad", "[1]", "null", "", "[" * 8000, '{"n":' + "9" * 5000 + "}", "head", "part"]
@@ -600,6 +603,6 @@ async def test_a_read_during_an_outage_says_so(config, monkeypatch):
 
     session = WarmSession("s", config.model_copy(update={"retries": 1}))
     await session.add_items(users(1))
-    monkeypatch.setattr(httpx.AsyncClient, "request", refuse)
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", refuse)
     with pytest.raises(WarmError, match="WARM_URL"):
         await session.get_items()

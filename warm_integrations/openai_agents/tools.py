@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from ..core.backend import AsyncWarmBackend, WarmBackend
 from ..core.config import WarmConfig
@@ -48,23 +48,23 @@ def _answer(**fields: Any) -> str:
     return json.dumps(fields, ensure_ascii=False)
 
 
+_WANTED = {
+    "remember": '{"text": a text, "tags": a list of texts, or null}',
+    "recall": '{"query": a text, "k": a whole number, or null}',
+    "forget": '{"memory_id": a text}',
+}
+
+
 def _explain(context: RunContextWrapper[Any], error: Exception) -> str:
     """What the model is told of an error: what to do next, and nothing of the inside."""
-    if isinstance(error, ModelBehaviorError):
-        return _answer(error=f"The arguments do not fit{_misfits(error)}. Correct them and call again.")
+    if isinstance(error, ModelBehaviorError):  # the SDK hides what was wrong with them
+        wanted = _WANTED.get(getattr(context, "tool_name", ""), "a JSON object")
+        return _answer(error=f"The arguments do not fit. Correct them to {wanted}, and call again.")
     if isinstance(error, ValueError):
         return _answer(error=f"{error}. Correct the arguments and call again.")
     _logger.warning("a memory tool failed: %s", error if isinstance(error, WarmError) else type(error).__name__)
     code = f" ({error.code})" if isinstance(error, WarmError) else ""
     return _answer(error=f"The memory cannot be used right now{code}. Go on without it, and say so.")
-
-
-def _misfits(error: ModelBehaviorError) -> str:
-    cause = error.__cause__
-    if not isinstance(cause, ValidationError):
-        return " the tool: they must be a JSON object"
-    found = [f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}" for wrong in cause.errors()[:3]]
-    return f": {'; '.join(found)}"
 
 # %% ../../nbs/openai_agents/tools.ipynb #07fbfdac
 async def _remember(memory: UserMemory, text: str, tags: list[str] | None) -> str:
