@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -190,7 +191,7 @@ MAX_DEPTH = 100
 
 
 def check_nesting(value: Json, depth: int = MAX_DEPTH) -> None:
-    """`ValueError` for what `json` would write without complaint, but not give back.
+    """`ValueError` for what JSON cannot hold, or `json` would write without complaint, but not give back.
 
     A key that is not text would silently become text; deep nesting exhausts the stack of the reader.
     """
@@ -204,6 +205,8 @@ def check_nesting(value: Json, depth: int = MAX_DEPTH) -> None:
     elif isinstance(value, (list, tuple)):
         for inner in value:
             check_nesting(inner, depth - 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("NaN and infinity are no numbers of JSON; store null or a text in their place")
 
 
 def stored_metadata(document: Document) -> dict[str, Json]:
