@@ -32,7 +32,7 @@ from local_server import LocalServer, find_warm_server
 from warm_integrations.core import HashingEmbedder, WarmConfig
 from warm_integrations.core.models import MiniLMEmbedder
 from warm_integrations.core.store import Document, Hit, Nearest, Put, Recall, Step, Store, connect, single
-from warm_integrations.core.words import STOP_WORDS, stem, words
+from warm_integrations.core.words import stem, telling_words, words
 
 K = 10
 BATCH = 500
@@ -45,16 +45,12 @@ RANKINGS = [
 ]
 
 
-def telling(query: str) -> list[str]:
-    return [word for word in words(query) if word not in STOP_WORDS] or words(query)
-
-
 def step(ranking: str, query: str, vector: list[float], filter: dict[str, str]) -> Step:
     if ranking == "cosine":
         return Nearest(vector, K, filter)
     if ranking == "re-rank of 100":
         return Nearest(vector, 100, filter)
-    text = " ".join(telling(query)) or query
+    text = " ".join(telling_words(query)) or query
     return Recall(text, K, filter, vector if ranking == "words and meaning" else None)
 
 
@@ -64,7 +60,7 @@ def reranked(query: str, hits: list[Hit]) -> list[Hit]:
     lengths = [count.total() for count in counts]
     average = sum(lengths) / max(1, len(lengths))
     scores = [0.0] * len(hits)
-    for term in set(map(stem, telling(query))):
+    for term in set(map(stem, telling_words(query) or words(query))):
         having = sum(term in count for count in counts)
         rarity = math.log(1 + (len(hits) - having + 0.5) / (having + 0.5))
         for n, (count, length) in enumerate(zip(counts, lengths, strict=True)):

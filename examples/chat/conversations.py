@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from problem import Problem
-from transcript import Message, places, read, text_of, to_markdown
+from transcript import Message, beginning, places, read, text_of, to_markdown
 from warm_integrations.core import WarmConfig
 from warm_integrations.openai_agents import WarmSession
 
@@ -70,7 +70,7 @@ class Conversations:
     async def create(self, user: str, text: str) -> str:
         """A new conversation, which begins with this text. Returns its id."""
         id = f"{PREFIX}{uuid.uuid4()}"
-        await self.session(id).set_metadata({"user": user, "title": _title(text)})
+        await self.session(id).set_metadata({"user": user, "title": beginning(text, 50)})
         return id
 
     async def check(self, user: str, id: str) -> Mapping[str, Any]:
@@ -138,9 +138,3 @@ class Conversations:
         """A conversation to be read."""
         notes = await self.check(user, id)
         return to_markdown(str(notes.get("title")), await self.messages(id))
-
-
-def _title(text: str) -> str:
-    """The beginning of a message."""
-    line = " ".join(text.split())
-    return line if len(line) <= 50 else line[:49].rstrip() + "…"

@@ -10,6 +10,7 @@ import streamlit as st
 
 from engine import Engine
 from problem import Problem
+from transcript import beginning
 
 
 def open_conversation(id: str | None, message: int | None = None) -> None:
@@ -54,6 +55,4 @@ def plain(text: str) -> str:
 
 def label(text: str, most: int = 80) -> str:
     """A text on one line, of which Markdown makes nothing else."""
-    line = " ".join(text.split())
-    line = line if len(line) <= most else line[: most - 1].rstrip() + "…"
-    return re.sub(r"([\\`*_{}\[\]()<>#+!|~$:^-])", r"\\\1", line)
+    return re.sub(r"([\\`*_{}\[\]()<>#+!|~$:^-])", r"\\\1", beginning(text, most))

@@ -97,6 +97,12 @@ def to_markdown(title: str, messages: Iterable[Message]) -> str:
     return "\n\n".join(lines) + "\n"
 
 
+def beginning(text: str, most: int) -> str:
+    """A text on one line, of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
 def json_object(text: str | None) -> dict[str, Any]:
     """What a tool was given or answered; empty where that is no JSON object."""
     try:

@@ -10,15 +10,29 @@ import asyncio
 import pkgutil
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from .backend import reembed
 from .config import WarmConfig
 from .errors import WarmError
 
 # %% auto #0
-__all__ = ['main']
+__all__ = ['add_store_options', 'store_settings', 'main']
 
 # %% ../../nbs/core/main.ipynb #38a7165d
+def add_store_options(command: argparse.ArgumentParser) -> None:
+    """Let a command take the store and the scope that it works on."""
+    command.add_argument("--url", help="the store, by default WARM_URL or sqlite:///warm.db")
+    command.add_argument("--tenant-id", help="by default WARM_TENANT_ID")
+    command.add_argument("--collection", help="by default WARM_COLLECTION or 'default'")
+
+
+def store_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Those of these options that were given, as arguments of `WarmConfig`."""
+    given = {name: getattr(options, name) for name in ("url", "tenant_id", "collection")}
+    return {name: value for name, value in given.items() if value is not None}
+
+# %% ../../nbs/core/main.ipynb #38df70a4
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when it is done, 1 for a failure and 2 for wrong arguments."""
     parser = argparse.ArgumentParser(prog="python -m warm_integrations.core")
@@ -26,19 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = commands.add_parser(
         "reembed", help="make all vectors of a collection anew; interrupted, it goes on where it stopped"
     )
-    command.add_argument("--url", help="the store, by default WARM_URL or sqlite:///warm.db")
-    command.add_argument("--tenant-id", help="by default WARM_TENANT_ID")
-    command.add_argument("--collection", help="by default WARM_COLLECTION or 'default'")
+    add_store_options(command)
     command.add_argument(
         "--embedder",
         metavar="MODULE:CLASS",
         default="warm_integrations.core.embedder:HashingEmbedder",
         help="made without arguments; by default %(default)s",
     )
-    chosen = {name: value for name, value in vars(parser.parse_args(arguments)).items() if value is not None}
+    options = parser.parse_args(arguments)
     try:
-        embedder = pkgutil.resolve_name(chosen.pop("embedder"))()
-        config = WarmConfig(**chosen, embedder=embedder)
+        embedder = pkgutil.resolve_name(options.embedder)()
+        config = WarmConfig(**store_settings(options), embedder=embedder)
         written = asyncio.run(reembed(config, _show))
     except (ValueError, ImportError, AttributeError) as error:
         print(error, file=sys.stderr)

@@ -18,8 +18,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from .catalog import digest, escape_surrogates
 from .config import WarmConfig
-from .embedder import embedder_name, mask
+from .embedder import embedder_name
 from .errors import WarmError
+from .masking import mask_fingerprint, masked
 from .paged import Clock, batches
 from warm_integrations.core.store import (
     MAX_DELETE,
@@ -47,7 +48,7 @@ from warm_integrations.core.store import (
     single,
     to_json,
 )
-from .words import STOP_WORDS, words
+from .words import telling_words
 
 T = TypeVar("T")
 
@@ -177,14 +178,8 @@ _MAX_QUERY_BYTES = 8192
 
 
 def _question(query: str) -> str:
-    telling = " ".join(word for word in words(query) if word not in STOP_WORDS)
+    telling = " ".join(telling_words(query))
     return (telling or query).encode("utf-8", "ignore")[:_MAX_QUERY_BYTES].decode("utf-8", "ignore")
-
-
-def _found(id: str, text: str, metadata: Mapping[str, Json], score: float = 0.0) -> Recalled:
-    public = {key: value for key, value in metadata.items() if not key.startswith("_warm_")}
-    tags = tuple(key[len(_TAG) :] for key in metadata if key.startswith(_TAG))
-    return Recalled(id, text, public, tags, score)
 
 # %% ../../nbs/core/backend.ipynb #7be57c06
 class AsyncWarmBackend:
@@ -252,7 +247,7 @@ class AsyncWarmBackend:
         scope = {**_filter(filter), **self._mine()}
         if self.config.text_queries:
             return []
-        [vector] = self._vectors(self.config.embedder.embed_documents([text]))
+        [vector] = masked(self.config, self.config.embedder.embed_documents([text]))
         return await self._store.read(self._ranked(lambda n: Nearest(vector, n, scope), k, only))
 
     async def get(self, ids: Sequence[str]) -> Sequence[Recalled]:
@@ -262,7 +257,7 @@ class AsyncWarmBackend:
         found: Any = []
         for start in range(0, len(wanted), MAX_K):
             found += await self._store.read(single(Get(wanted[start : start + MAX_K])))
-        return [_found(hit.id[len(self._prefix) :], hit.payload, hit.metadata) for hit in found]
+        return [self._found(hit) for hit in found]
 
     async def list(
         self,
@@ -339,13 +334,14 @@ class AsyncWarmBackend:
     def _embedder(self) -> str:
         if self.config.text_queries:
             return "the service's own"
-        key = self.config.zero_trust_key
-        masked = f"/{digest('mask', key.get_secret_value())[:8]}" if key else ""
-        return embedder_name(self.config.embedder) + masked
+        fingerprint = mask_fingerprint(self.config)
+        return embedder_name(self.config.embedder) + (f"/{fingerprint}" if fingerprint else "")
 
-    def _vectors(self, vectors: Any) -> Any:
-        key = self.config.zero_trust_key
-        return vectors if key is None else mask(vectors, key.get_secret_value())
+    def _found(self, kept: Hit | Row, score: float = 0.0) -> Recalled:
+        metadata = kept.metadata or {}
+        public = {key: value for key, value in metadata.items() if not key.startswith("_warm_")}
+        tags = tuple(key[len(_TAG) :] for key in metadata if key.startswith(_TAG))
+        return Recalled(kept.id[len(self._prefix) :], kept.payload, public, tags, score)
 
     def _documents(self, ids: Sequence[str], records: Sequence[Record]) -> Sequence[Document]:
         vectors: Any = [None] * len(records)
@@ -355,7 +351,7 @@ class AsyncWarmBackend:
             if len(made) != len(texts):
                 raise ValueError(f"the embedder gave {len(made)} vectors for {len(texts)} texts")
             embedded = iter(made)
-            vectors = self._vectors([next(embedded) if r.vector is None else r.vector for r in records])
+            vectors = masked(self.config, [next(embedded) if r.vector is None else r.vector for r in records])
         return [
             Document(self._prefix + id, record.text, {**_kept(record), **self._mine()}, record.text, vector)
             for id, record, vector in zip(ids, records, vectors, strict=True)
@@ -378,7 +374,7 @@ class AsyncWarmBackend:
             self._alone = True
         vector = None
         if not self.config.text_queries:
-            [vector] = self._vectors([self.config.embedder.embed_query(query)])
+            [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
         question, scope = _question(query), {**filter, **self._mine()}
 
         def ask(n: int) -> Step:
@@ -391,7 +387,7 @@ class AsyncWarmBackend:
         asked, most = k, self.config.max_fetch
         while True:
             hits: Sequence[Hit] = yield ask(asked)
-            found = [_found(hit.id[len(self._prefix) :], hit.payload, hit.metadata, hit.score) for hit in hits]
+            found = [self._found(hit, hit.score) for hit in hits]
             kept = [record for record in found if only is None or only(record)]
             if len(kept) >= k or len(found) < asked or asked >= most:
                 return kept[:k]
@@ -412,8 +408,7 @@ class AsyncWarmBackend:
         page = MAX_PAGE if limit is None else min(MAX_PAGE, max(50, limit))
         while limit is None or len(found) < limit:
             rows: Sequence[Row] = yield Scan(start, page, after)
-            matching = (row for row in rows if matches(row.metadata, filter))
-            records = (_found(row.id[len(self._prefix) :], row.payload, row.metadata or {}) for row in matching)
+            records = (self._found(row) for row in rows if matches(row.metadata, filter))
             found += [record for record in records if only is None or only(record)]
             if len(rows) < page:
                 break
@@ -427,9 +422,9 @@ class AsyncWarmBackend:
             rows: Sequence[Row] = await store.read(single(Scan(self._prefix, batch, after)))
             stale = [row for row in rows if not matches(row.metadata, mine)]
             if stale:
-                old = [_found(row.id, row.payload, row.metadata or {}) for row in stale]
+                old = [self._found(row) for row in stale]
                 records = [Record(record.text, record.metadata, tags=record.tags) for record in old]
-                documents = self._documents([row.id[len(self._prefix) :] for row in stale], records)
+                documents = self._documents([record.id for record in old], records)
                 await store.write(self._renew(documents))
             looked_at, written = looked_at + len(rows), written + len(stale)
             progress(looked_at)

@@ -166,7 +166,7 @@ class _Database:
         """`work` on the connection, in the calling thread."""
         with self.guard:
             try:
-                db = self._connected() or self._connect()
+                db = self._connected() or self._reconnected()
                 db.execute(f"PRAGMA busy_timeout = {int(1000 * self._options[1])}")
                 try:
                     return work(db)
@@ -190,7 +190,7 @@ class _Database:
     def _connected(self) -> sqlite3.Connection | None:
         return self.connection if self._file == self._find() else None
 
-    def _connect(self) -> sqlite3.Connection:
+    def _reconnected(self) -> sqlite3.Connection:
         self.close()
         self.connection = _connect(self.path, *self._options)
         self._file = self._find()

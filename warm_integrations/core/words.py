@@ -12,7 +12,7 @@ from functools import lru_cache
 import snowballstemmer
 
 # %% auto #0
-__all__ = ['STOP_WORDS', 'words', 'stem']
+__all__ = ['STOP_WORDS', 'words', 'stem', 'telling_words']
 
 # %% ../../nbs/core/words.ipynb #940016f2
 _WORD = re.compile(r"[^\W_]+")
@@ -42,3 +42,8 @@ STOP_WORDS = frozenset(
     themselves then there these they this those through to too under until up ve very was we were what when where which
     while who whom why will with would you your yours yourself yourselves""".split()
 )
+
+# %% ../../nbs/core/words.ipynb #1a4959e4
+def telling_words(text: str) -> list[str]:
+    """The words of a text that are no stop words."""
+    return [word for word in words(text) if word not in STOP_WORDS]

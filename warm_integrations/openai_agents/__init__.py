@@ -1,5 +1,13 @@
 """Sessions and memory tools for the OpenAI Agents SDK."""
 
+try:
+    import agents as agents
+except ImportError as error:
+    raise ImportError(
+        "warm_integrations.openai_agents needs the OpenAI Agents SDK: "
+        'pip install "writerslogic-warm-integrations[openai-agents]"'
+    ) from error
+
 from ..core.memory import user_memory
 from .session import ItemError, ItemHit, SessionInfo, WarmSession
 from .tools import memory_tools

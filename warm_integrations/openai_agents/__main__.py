@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from agents.memory import SQLiteSession
 
+from ..core.__main__ import add_store_options, store_settings
 from ..core.config import WarmConfig
 from ..core.errors import WarmError
 from ..core.paged import MAX_CHUNK_CHARS
@@ -120,16 +121,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("--session", required=True, metavar="ID", help="the session in that file")
     command.add_argument("--to-session", metavar="ID", help="the session to fill, by default of the same id")
     command.add_argument("--searchable", action="store_true", help="so that WarmSession.search finds the items")
-    command.add_argument("--url", help="the store, by default WARM_URL or sqlite:///warm.db")
-    command.add_argument("--tenant-id", help="by default WARM_TENANT_ID")
-    command.add_argument("--collection", help="by default WARM_COLLECTION or 'default'")
+    add_store_options(command)
     options = parser.parse_args(arguments)
     kind, file = options.source
     if kind != "sqlite-session":
         command.error(f"--from {kind}: the one kind of source is sqlite-session")
-    where = {name: getattr(options, name) for name in ("url", "tenant_id", "collection")}
     try:
-        config = WarmConfig(**{name: value for name, value in where.items() if value is not None})
+        config = WarmConfig(**store_settings(options))
         name = options.session if options.to_session is None else options.to_session
         session = WarmSession(name, config, searchable=options.searchable)
         return asyncio.run(_copy(Path(file), options.session, session))

@@ -11,23 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
+from agents.memory import SessionABC, SessionSettings
+from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
+from pydantic import BaseModel
 
 from ..core.catalog import LogInfo, digest, escape_surrogates, list_logs
 from ..core.config import WarmConfig
-from ..core.embedder import embedder_name, mask
+from ..core.embedder import embedder_name
 from ..core.errors import WarmError
+from ..core.masking import mask_fingerprint, masked
 from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, Item, catalogue_prefix
 from ..core.store import MAX_DEPTH, MAX_K, MAX_TEXT_BYTES, MAX_TEXT_WORDS, Json, check_nesting, connect
-
-try:
-    from agents.memory import SessionABC, SessionSettings
-    from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
-except ImportError as error:
-    raise ImportError(
-        "warm_integrations.openai_agents needs the OpenAI Agents SDK: "
-        'pip install "writerslogic-warm-integrations[openai-agents]"'
-    ) from error
-from pydantic import BaseModel
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
@@ -54,7 +48,7 @@ _decode: Callable[[str | bytes], Any] = msgspec.json.Decoder(dict[str, Any]).dec
 
 def item_to_text(item: TResponseInputItem) -> str:
     """An item as JSON text. `ItemError`, which is a `ValueError`, for what has no JSON form."""
-    try:  # quick, and right where the text gives the item back; what is off brackets is counted generously
+    try:  # the quick way is right where its text gives the item back; each bracket may be one more level
         encoded = msgspec.json.encode(item)
         deep = encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH
         if not deep and encoded[:1] == b"{" and _decode(encoded) == item:
@@ -253,7 +247,7 @@ class WarmSession(SessionABC):
             raise ValueError("query must be text that is not empty")
         if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {MAX_K}")
-        [vector] = self._masked([self.config.embedder.embed_query(query)])
+        [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
         found = await log.search(vector, k, self._labels(), text_to_item)
         if not found:
             await self._check_embedder(vector)
@@ -327,22 +321,16 @@ class WarmSession(SessionABC):
             return texts
         words = [item_words(json.loads(text)) for text in texts]
         spoken = [number for number, text in enumerate(words) if text]
-        vectors = (
-            self._masked(self.config.embedder.embed_documents([words[number] for number in spoken])) if spoken else []
-        )
+        texts_spoken = [words[number] for number in spoken]
+        vectors: Any = masked(self.config, self.config.embedder.embed_documents(texts_spoken)) if spoken else []
         found = {
             number: (words[number], vector, self._labels()) for number, vector in zip(spoken, vectors, strict=True)
         }
         return [Item(text, *found.get(number, ())) for number, text in enumerate(texts)]
 
-    def _masked(self, vectors: Any) -> Any:
-        key = self.config.zero_trust_key
-        return vectors if key is None else mask(vectors, key.get_secret_value())
-
     def _labels(self) -> dict[str, Json]:
-        key = self.config.zero_trust_key
-        masked = digest("mask", key.get_secret_value())[:8] if key else ""
-        return {**self._mine(), "_warm_embedder": f"{embedder_name(self.config.embedder)}/{masked}"}
+        embedder = f"{embedder_name(self.config.embedder)}/{mask_fingerprint(self.config)}"
+        return {**self._mine(), "_warm_embedder": embedder}
 
     def _mine(self) -> dict[str, Json]:
         return {"_warm_log": digest("log", self.config.collection, self.session_id)}

@@ -12,18 +12,12 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
+from agents import FunctionTool, ModelBehaviorError, RunContextWrapper, function_tool
+
 from ..core.backend import AsyncWarmBackend, WarmBackend
 from ..core.config import WarmConfig
 from ..core.errors import WarmError
 from ..core.memory import Memory, UserMemory
-
-try:
-    from agents import FunctionTool, ModelBehaviorError, RunContextWrapper, function_tool
-except ImportError as error:
-    raise ImportError(
-        "warm_integrations.openai_agents needs the OpenAI Agents SDK: "
-        'pip install "writerslogic-warm-integrations[openai-agents]"'
-    ) from error
 
 # %% auto #0
 __all__ = ['memory_tools']
