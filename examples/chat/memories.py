@@ -17,6 +17,7 @@ from agents import FunctionTool, RunContextWrapper, function_tool
 from conversations import Conversation, Conversations
 from problem import Problem
 from warm_integrations.core import WarmConfig
+from warm_integrations.core.memory import memory_id
 from warm_integrations.openai_agents import memory_tools, user_memory
 
 FORGOTTEN = "This is forgotten already, perhaps in another window: what the list shows now is what is known."
@@ -96,7 +97,8 @@ class Memories:
         if old is None:
             raise Problem(FORGOTTEN)
         reason = _reasons(await self._conversations.list(user)).get(id)
-        if " ".join(text.split()) == " ".join(old.text.split()):
+        if memory_id(text) == id:
+            await memory.remember(text, tags)  # refuses what cannot be kept, while the old one is still there
             await memory.forget(id)  # or else remembering it would keep its old tags
             await memory.remember(text, tags)
             return

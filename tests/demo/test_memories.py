@@ -116,6 +116,18 @@ def test_an_edit_keeps_the_reason(make_engine):
     assert texts(engine) == ["I like  coffee"]
 
 
+def test_an_edit_that_is_refused_or_changes_only_the_spelling_loses_nothing(make_engine):
+    engine = make_engine()
+    say(engine, "remember that I like cafe\u0301 #drink")
+    [cafe] = known(engine)
+    for tags in (["t" * 65], ["a\n"]):
+        with pytest.raises(Problem, match="^Not saved: "):
+            engine.call(engine.memories.edit("ada", cafe.id, cafe.text, tags))
+        assert known(engine) == [cafe]
+    engine.call(engine.memories.edit("ada", cafe.id, "I like caf\u00e9", ["hot"]))
+    assert [(each.id, each.text, each.tags) for each in known(engine)] == [(cafe.id, "I like caf\u00e9", ("hot",))]
+
+
 def test_export(make_engine):
     engine = make_engine()
     say(engine, "remember that I like tea #drink")
