@@ -121,7 +121,7 @@ def test_an_edit_that_is_refused_or_changes_only_the_spelling_loses_nothing(make
     say(engine, "remember that I like cafe\u0301 #drink")
     [cafe] = known(engine)
     for tags in (["t" * 65], ["a\n"]):
-        with pytest.raises(Problem, match="^Not saved: "):
+        with pytest.raises(Problem, match=r"^Not saved: "):
             engine.call(engine.memories.edit("ada", cafe.id, cafe.text, tags))
         assert known(engine) == [cafe]
     engine.call(engine.memories.edit("ada", cafe.id, "I like caf\u00e9", ["hot"]))
