@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
-import math
 import os
+import secrets
 import sqlite3
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .config import WarmConfig
@@ -27,7 +27,6 @@ from warm_integrations.core.store import (
     MAX_ID_BYTES,
     MAX_K,
     MAX_PAGE,
-    MEANING_WEIGHT,
     Delete,
     Document,
     Get,
@@ -52,8 +51,7 @@ from warm_integrations.core.store import (
 from .words import stem, words
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from warm_integrations.core.ranking import Candidates
 
 T = TypeVar("T")
 
@@ -65,17 +63,15 @@ _APPLICATION = 0x5741524D  # "WARM", in the file's header: https://www.sqlite.or
 _SCHEMA_VERSION = 1
 _SCHEMA = """
 CREATE TABLE properties (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE tenants (key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE tenants (
+    key INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+    version INTEGER NOT NULL DEFAULT 0, removals INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE documents (
     tenant INTEGER NOT NULL, id TEXT NOT NULL, payload TEXT NOT NULL, metadata TEXT NOT NULL,
     PRIMARY KEY (tenant, id DESC)) WITHOUT ROWID;
 CREATE TABLE ranked (
-    key INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, id TEXT NOT NULL, length INTEGER NOT NULL, vector BLOB,
-    text TEXT NOT NULL, UNIQUE (tenant, id));
-CREATE TABLE terms (
-    tenant INTEGER NOT NULL, term TEXT NOT NULL, key INTEGER NOT NULL, count INTEGER NOT NULL,
-    PRIMARY KEY (tenant, term, key)) WITHOUT ROWID;
-CREATE INDEX terms_by_key ON terms (key);
+    key INTEGER PRIMARY KEY, tenant INTEGER NOT NULL, id TEXT NOT NULL, text TEXT NOT NULL, stems TEXT NOT NULL,
+    vector BLOB, UNIQUE (tenant, id));
 CREATE TABLE labels (
     tenant INTEGER NOT NULL, label TEXT NOT NULL, key INTEGER NOT NULL,
     PRIMARY KEY (tenant, label, key)) WITHOUT ROWID;
@@ -138,10 +134,22 @@ def _create(db: sqlite3.Connection, path: str, timeout: float) -> None:
     db.execute("COMMIT")
 
 # %% ../../nbs/core/sqlite_store.ipynb #3e4e43cd
-def _connect(path: str, synchronous: str, timeout: float) -> sqlite3.Connection:
+class _Connection(sqlite3.Connection):
+    """A connection that also holds what its rankings have read.
+
+    `held` is (tenant, labels, dim) -> ((version, removals), candidates), the last used at the end.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.held: OrderedDict[tuple[int, tuple[str, ...], int], tuple[tuple[int, int], Candidates]] = OrderedDict()
+        self.held_bytes = 0
+
+
+def _connect(path: str, synchronous: str, timeout: float) -> _Connection:
     """An open connection to the store in `path`, which is created where there is none."""
     # One thread at a time uses it, but not always the same: the lock of _Database sees to that.
-    db = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False, factory=_Connection)
     try:
         if not _identify(db, path):
             _create(db, path, timeout)
@@ -158,11 +166,11 @@ class _Database:
     def __init__(self, path: str, synchronous: str, timeout: float) -> None:
         self.path, self._options = path, (synchronous, timeout)
         self.guard = threading.Lock()  # held while the connection is in use
-        self.connection: sqlite3.Connection | None = None
+        self.connection: _Connection | None = None
         self.executor: ThreadPoolExecutor | None = None
         self._file: tuple[int, int] | None = None
 
-    def call(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def call(self, work: Callable[[_Connection], T]) -> T:
         """`work` on the connection, in the calling thread."""
         with self.guard:
             try:
@@ -175,7 +183,7 @@ class _Database:
             except sqlite3.Error as error:
                 raise _explained(error, self.path) from None
 
-    def at_once(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+    def at_once(self, work: Callable[[_Connection], T]) -> T | None:
         """As `call`, without any waiting: `None` where the connection is in use or not yet open."""
         if not self.guard.acquire(blocking=False):
             return None
@@ -187,10 +195,10 @@ class _Database:
         finally:
             self.guard.release()
 
-    def _connected(self) -> sqlite3.Connection | None:
+    def _connected(self) -> _Connection | None:
         return self.connection if self._file == self._find() else None
 
-    def _reconnected(self) -> sqlite3.Connection:
+    def _reconnected(self) -> _Connection:
         self.close()
         self.connection = _connect(self.path, *self._options)
         self._file = self._find()
@@ -221,7 +229,7 @@ _databases: OrderedDict[tuple[str, str, float], _Database] = OrderedDict()
 _table = threading.RLock()
 
 
-def _submit(key: tuple[str, str, float], work: Callable[[sqlite3.Connection], T]) -> Future[T]:
+def _submit(key: tuple[str, str, float], work: Callable[[_Connection], T]) -> Future[T]:
     """Run `work` on the thread of a database."""
     with _table:
         database = _databases.setdefault(key, _Database(*key))
@@ -271,7 +279,7 @@ def _close_all() -> None:
         database.release()
 
 # %% ../../nbs/core/sqlite_store.ipynb #98194536
-def _tenant(db: sqlite3.Connection, name: str, create: bool) -> int:
+def _tenant(db: _Connection, name: str, create: bool) -> int:
     """The key of a tenant, made if `create`; 0, which has no documents, where there is none."""
     row = db.execute("SELECT key FROM tenants WHERE name = ?", (name,)).fetchone()
     if row is None and create:
@@ -279,7 +287,7 @@ def _tenant(db: sqlite3.Connection, name: str, create: bool) -> int:
     return row[0] if row else 0
 
 # %% ../../nbs/core/sqlite_store.ipynb #d2df1caa
-def _scan(db: sqlite3.Connection, tenant: int, step: Scan) -> list[Row]:
+def _scan(db: _Connection, tenant: int, step: Scan) -> list[Row]:
     check_range("limit", step.limit, MAX_PAGE)
     query = (
         "SELECT id, payload, nullif(metadata, '{}') FROM documents"
@@ -293,24 +301,8 @@ def _scan(db: sqlite3.Connection, tenant: int, step: Scan) -> list[Row]:
 _LAST = "\U0010ffff" * (MAX_ID_BYTES // 4)  # no id goes on after a prefix with more than this
 _row: Callable[[tuple[str, str, Any]], Row] = partial(tuple.__new__, Row)
 
-# %% ../../nbs/core/sqlite_store.ipynb #95d98d5b
-def _unit(values: Sequence[float], dim: int, what: str) -> NDArray[np.float64]:
-    """`values` at length one, refused as warm-server would: shape `(dim,)`, float64."""
-    import numpy as np
-
-    vector = np.asarray(values, dtype=np.float64)
-    if vector.shape != (dim,):
-        raise refuse(f"{what} must have exactly {dim} values (got {len(values)})")
-    if not np.isfinite(vector).all():
-        raise refuse(f"{what} values must be finite")
-    if not vector.any():
-        raise refuse(f"{what} must not be all zeros")
-    scaled = vector / np.abs(vector).max()
-    unit: NDArray[np.float64] = scaled / np.linalg.norm(scaled)
-    return unit
-
 # %% ../../nbs/core/sqlite_store.ipynb #c903c69d
-def _dimension(db: sqlite3.Connection, dim: int, create: bool) -> int:
+def _dimension(db: _Connection, dim: int, create: bool) -> int:
     """The length of the vectors in this store: that of the first one put, else `dim`."""
     row = db.execute("SELECT value FROM properties WHERE name = 'dim'").fetchone()
     if row is None and create:
@@ -318,28 +310,37 @@ def _dimension(db: sqlite3.Connection, dim: int, create: bool) -> int:
     return row[0] if row else dim
 
 # %% ../../nbs/core/sqlite_store.ipynb #0aafc133
-def _put(db: sqlite3.Connection, tenant: int, step: Put, dim: int) -> None:
+def _put(db: _Connection, tenant: int, step: Put, dim: int) -> None:
     encoded = check_batch(step.documents)
-    vectors: dict[int, bytes] = {}
-    for number, document in enumerate(step.documents):
-        if document.vector is not None:
-            unit = _unit(document.vector, _dimension(db, dim, create=True), "vector")
-            vectors[number] = unit.astype("<f4").tobytes()
+    vectors = _vectors(db, step.documents, dim)
+    added = removed = False
     for number, (document, metadata) in enumerate(zip(step.documents, encoded, strict=True)):
         values = (tenant, document.id, document.payload, metadata)
         if not db.execute("INSERT OR IGNORE INTO documents VALUES (?, ?, ?, ?)", values).rowcount:
-            _unrank(db, tenant, document.id)
+            removed = _unrank(db, tenant, document.id) or removed
             db.execute("UPDATE documents SET payload = ?3, metadata = ?4 WHERE tenant = ?1 AND id = ?2", values)
         if document.metadata or document.text or number in vectors:
             _rank(db, tenant, document, vectors.get(number))
+            added = True
+    _announce(db, tenant, added, removed)
+
+
+def _vectors(db: _Connection, documents: Sequence[Document], dim: int) -> dict[int, bytes]:
+    """The vectors of those documents that have one, as they are kept."""
+    if all(document.vector is None for document in documents):
+        return {}
+    from warm_integrations.core.ranking import unit
+
+    dim = _dimension(db, dim, create=True)
+    given = ((number, document.vector) for number, document in enumerate(documents))
+    return {number: unit(vector, dim, "vector").tobytes() for number, vector in given if vector is not None}
 
 # %% ../../nbs/core/sqlite_store.ipynb #af870eff
-def _rank(db: sqlite3.Connection, tenant: int, document: Document, vector: bytes | None) -> None:
-    insert = "INSERT INTO ranked (tenant, id, length, vector, text) VALUES (?, ?, ?, ?, ?)"
-    found = words(document.text)
-    key = db.execute(insert, (tenant, document.id, max(1, len(found)), vector, document.text)).lastrowid
-    terms = [(tenant, term, key, count) for term, count in Counter(map(stem, found)).items()]
-    db.executemany("INSERT INTO terms VALUES (?, ?, ?, ?)", terms)
+def _rank(db: _Connection, tenant: int, document: Document, vector: bytes | None) -> None:
+    stems = " ".join(map(stem, words(document.text)))
+    insert = "INSERT INTO ranked VALUES (max(?, 1 + ifnull((SELECT max(key) FROM ranked), 0)), ?, ?, ?, ?, ?)"
+    values = (time.time_ns() // 1000, tenant, document.id, document.text, stems, vector)
+    key = db.execute(insert, values).lastrowid
     labels = [(tenant, _label(name, value), key) for name, value in document.metadata.items()]
     db.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
 
@@ -348,33 +349,46 @@ def _label(name: str, value: Json) -> str:
     return f"{canonical(name)}:{canonical(value)}"
 
 
-def _unrank(db: sqlite3.Connection, tenant: int, id: str) -> None:
+def _unrank(db: _Connection, tenant: int, id: str) -> bool:
     row = db.execute("SELECT key FROM ranked WHERE tenant = ? AND id = ?", (tenant, id)).fetchone()
     if row is not None:
-        for table in ("ranked", "terms", "labels"):
-            db.execute(f"DELETE FROM {table} WHERE key = ?", row)
+        db.execute("DELETE FROM ranked WHERE key = ?", row)
+        db.execute("DELETE FROM labels WHERE key = ?", row)
+    return row is not None
+
+
+def _announce(db: _Connection, tenant: int, added: bool, removed: bool) -> None:
+    """Tell every process that what it holds in memory for rankings is no longer current."""
+    change = secrets.randbits(62)
+    if added or removed:
+        db.execute("UPDATE tenants SET version = ? WHERE key = ?", (change, tenant))
+    if removed:
+        db.execute("UPDATE tenants SET removals = ? WHERE key = ?", (change, tenant))
 
 # %% ../../nbs/core/sqlite_store.ipynb #47bca7dc
-def _delete(db: sqlite3.Connection, tenant: int, step: Delete) -> list[str]:
+def _delete(db: _Connection, tenant: int, step: Delete) -> list[str]:
     if len(step.ids) > MAX_DELETE:
         raise refuse(f"at most {MAX_DELETE} ids can be deleted at once")
-    removed = []
+    removed, ranked = [], False
     for id in step.ids:
         check_id(id)
         if db.execute("DELETE FROM documents WHERE tenant = ? AND id = ?", (tenant, id)).rowcount:
-            _unrank(db, tenant, id)
+            ranked = _unrank(db, tenant, id) or ranked
             removed.append(id)
+    _announce(db, tenant, False, ranked)
     return removed
 
 # %% ../../nbs/core/sqlite_store.ipynb #fb6857c9
-def _purge(db: sqlite3.Connection) -> None:
+def _purge(db: _Connection) -> None:
+    db.held.clear()
+    db.held_bytes = 0
     db.execute("VACUUM")
     busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise sqlite3.OperationalError("database is locked: deleted, but not yet purged; purge again")
 
 # %% ../../nbs/core/sqlite_store.ipynb #5bd02fda
-def _get(db: sqlite3.Connection, tenant: int, scores: Mapping[str, float]) -> list[Hit]:
+def _get(db: _Connection, tenant: int, scores: Mapping[str, float]) -> list[Hit]:
     """The documents whose ids are keys of `scores`, in their order."""
     query = (
         "SELECT payload, metadata, coalesce(text, '') FROM documents LEFT JOIN ranked USING (tenant, id)"
@@ -384,89 +398,86 @@ def _get(db: sqlite3.Connection, tenant: int, scores: Mapping[str, float]) -> li
     return [Hit(id, score, row[0], json.loads(row[1]), row[2]) for id, score, row in found if row]
 
 # %% ../../nbs/core/sqlite_store.ipynb #ccd40508
-def _filtered(tenant: int, filter: Mapping[str, Json]) -> tuple[str, list[Any]]:
-    """SQL for the keys of all documents that a filter lets through, and its parameters."""
+def _labels(filter: Mapping[str, Json]) -> tuple[str, ...]:
     check_filter(filter)
     utf8(canonical(dict(filter)))
-    one = "SELECT key FROM labels WHERE tenant = ? AND label = ?"
-    values = [value for name in filter for value in (tenant, _label(name, filter[name]))]
-    return " INTERSECT ".join([one] * len(filter)), values
+    return tuple(sorted(_label(name, value) for name, value in filter.items()))
+
+
+def _keys(db: _Connection, tenant: int, labels: tuple[str, ...], after: int) -> set[int]:
+    """The keys past `after` of all documents that have every label."""
+    having = "FROM labels AS one WHERE tenant = ? AND label = ? AND key > ?"
+    count = f"SELECT count(*) FROM (SELECT 1 {having} LIMIT ?)"
+    most, rarest = 1000, ""
+    while not rarest:
+        for label in labels:
+            if db.execute(count, (tenant, label, after, most)).fetchone()[0] < most:
+                rarest = label
+                break
+        most *= 10
+    others = [label for label in labels if label != rarest]
+    same = " AND EXISTS (SELECT 1 FROM labels WHERE tenant = ? AND label = ? AND key = one.key)"
+    values = [tenant, rarest, after, *(value for label in others for value in (tenant, label))]
+    return {key for [key] in db.execute(f"SELECT key {having}" + same * len(others), values)}
 
 # %% ../../nbs/core/sqlite_store.ipynb #be2edf68
-class _Candidate(NamedTuple):
-    key: int
-    id: str
-    length: int
-    vector: bytes | None
+_MAX_HELD = 256 * 1024 * 1024
 
 
-def _candidates(db: sqlite3.Connection, tenant: int, filter: Mapping[str, Json]) -> list[_Candidate]:
-    keys, values = _filtered(tenant, filter)
-    rows = db.execute(f"SELECT key, id, length, vector FROM ranked WHERE key IN ({keys}) ORDER BY id", values)
-    return list(map(_Candidate._make, rows))
+def _candidates(db: _Connection, tenant: int, filter: Mapping[str, Json], dim: int) -> Candidates:
+    """The documents that a filter lets through."""
+    from warm_integrations.core.ranking import Candidates
+
+    name = (tenant, _labels(filter), dim)
+    query = "SELECT version, removals FROM tenants WHERE key = ?"
+    now = db.execute(query, (tenant,)).fetchone() or (0, 0)
+    then, candidates = db.held.pop(name, ((0, 0), None))
+    if candidates is None:
+        candidates = Candidates(dim)
+    else:
+        db.held_bytes -= candidates.nbytes
+    if then != now:
+        newest = candidates.newest
+        there = db.execute("SELECT 1 FROM ranked WHERE key = ?", (newest,)).fetchone()  # not in a file put back
+        only_added = there is not None and then[1] == now[1]
+        keys = _keys(db, tenant, name[1], after=newest if only_added else 0)
+        if not only_added:
+            candidates.remove(candidates.positions.keys() - keys)
+            if candidates.is_sparse:
+                candidates = Candidates(dim)
+        new = keys - candidates.positions.keys()
+        query = "SELECT key, id, stems, vector FROM ranked WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key"
+        rows = db.execute(query, (json.dumps(list(new)),))
+        while page := rows.fetchmany(10_000):
+            candidates.add(page)
+    db.held[name] = now, candidates  # at the end, and only now that it is whole
+    db.held_bytes += candidates.nbytes
+    while db.held_bytes > _MAX_HELD and len(db.held) > 1:
+        db.held_bytes -= db.held.popitem(last=False)[1][1].nbytes
+    return candidates
 
 # %% ../../nbs/core/sqlite_store.ipynb #93be63c0
-def _cosines(
-    db: sqlite3.Connection, found: Sequence[_Candidate], query: Sequence[float], dim: int, what: str
-) -> list[float]:
-    """The cosine of each candidate to `query`, in their order."""
-    import numpy as np
+def _nearest(db: _Connection, tenant: int, step: Nearest, dim: int) -> list[Hit]:
+    from warm_integrations.core.ranking import unit
 
     dim = _dimension(db, dim, create=False)
-    unit = _unit(query, dim, what)
-    first = np.eye(1, dim, dtype="<f4").tobytes()  # what a document without a vector stands for
-    matrix = np.frombuffer(b"".join(candidate.vector or first for candidate in found), dtype="<f4").reshape(-1, dim)
-    cosines: list[float] = (matrix.astype(np.float64) @ unit).tolist()
-    return cosines
+    query = unit(step.vector, dim, "query_vector")
+    return _get(db, tenant, _candidates(db, tenant, step.filter, dim).nearest(query, step.k))
 
 
-def _best(scores: Mapping[str, float], k: int) -> dict[str, float]:
-    """The `k` highest scores, best first; ties go by id."""
-    return dict(sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))[:k])
+def _recall(db: _Connection, tenant: int, step: Recall, dim: int) -> list[Hit]:
+    from warm_integrations.core.ranking import combined, unit
 
-
-def _nearest(db: sqlite3.Connection, tenant: int, step: Nearest, dim: int) -> list[Hit]:
-    found = _candidates(db, tenant, step.filter)
-    cosines = _cosines(db, found, step.vector, dim, "query_vector")
-    return _get(db, tenant, _best(dict(zip((c.id for c in found), cosines, strict=True)), step.k))
-
-# %% ../../nbs/core/sqlite_store.ipynb #2dd8dec1
-_K1, _B = 1.2, 0.75
-
-
-def _bm25(db: sqlite3.Connection, tenant: int, text: str, found: Sequence[_Candidate]) -> dict[str, float]:
-    """The score of each candidate that shares a stem with `text`, by id."""
-    candidates = {candidate.key: candidate for candidate in found}
-    average = max(1.0, sum(candidate.length for candidate in found) / max(1, len(found)))
-    scores: dict[str, float] = {}
-    for term in sorted(set(map(stem, words(text)))):
-        rows = db.execute("SELECT key, count FROM terms WHERE tenant = ? AND term = ?", (tenant, term))
-        counts = [(candidates[key], count) for key, count in rows if key in candidates]
-        rarity = math.log(1 + (len(found) - len(counts) + 0.5) / (len(counts) + 0.5))
-        for candidate, count in counts:
-            norm = _K1 * (1 - _B + _B * candidate.length / average)
-            scores[candidate.id] = scores.get(candidate.id, 0.0) + rarity * count * (_K1 + 1) / (count + norm)
-    return scores
-
-# %% ../../nbs/core/sqlite_store.ipynb #d4a24b53
-def _stretched(scores: Mapping[str, float], candidates: int) -> dict[str, float]:
-    best = _best(scores, candidates)
-    high, low = max(best.values(), default=0.0), min(best.values(), default=0.0)
-    return {id: (score - low) / (high - low) if high > low else 1.0 for id, score in best.items()}
-
-
-def _recall(db: sqlite3.Connection, tenant: int, step: Recall, dim: int) -> list[Hit]:
     if len(utf8(step.text)) > 8192:
         raise refuse("query requires at most 8192 bytes")
     if not step.k <= step.candidates <= 4096:
         raise refuse("require k <= candidateLimit <= 4096")
-    found = _candidates(db, tenant, step.filter)
-    scores = _stretched(_bm25(db, tenant, step.text, found), step.candidates)
-    if step.vector is not None:
-        cosines = zip((c.id for c in found), _cosines(db, found, step.vector, dim, "embedding"), strict=True)
-        for id, score in _stretched({id: cosine for id, cosine in cosines if cosine >= 0}, step.candidates).items():
-            scores[id] = scores.get(id, 0.0) + MEANING_WEIGHT * score
-    return _get(db, tenant, _best(scores, step.k))
+    dim = _dimension(db, dim, create=False)
+    query = None if step.vector is None else unit(step.vector, dim, "embedding")
+    candidates = _candidates(db, tenant, step.filter, dim)
+    by_words = candidates.matching(map(stem, words(step.text)), step.candidates)
+    by_meaning = {} if query is None else candidates.nearest(query, step.candidates)
+    return _get(db, tenant, combined(by_words, by_meaning, step.k))
 
 # %% ../../nbs/core/sqlite_store.ipynb #790bf73a
 class SqliteStore:
@@ -508,7 +519,7 @@ class SqliteStore:
         if database is None:
             return None
 
-        def work(db: sqlite3.Connection) -> tuple[T] | None:
+        def work(db: _Connection) -> tuple[T] | None:
             try:
                 db.execute(begin)
             except sqlite3.OperationalError:  # locked by another process, as a rule
@@ -517,7 +528,7 @@ class SqliteStore:
 
         return database.at_once(work)
 
-    def _run(self, db: sqlite3.Connection, plan: Plan[T], begin: str) -> T:
+    def _run(self, db: _Connection, plan: Plan[T], begin: str) -> T:
         try:
             db.execute(begin)
         except BaseException:
@@ -525,7 +536,7 @@ class SqliteStore:
             raise
         return self._carry_out(db, plan)
 
-    def _carry_out(self, db: sqlite3.Connection, plan: Plan[T]) -> T:
+    def _carry_out(self, db: _Connection, plan: Plan[T]) -> T:
         purge = False
         try:
             tenant = _tenant(db, self._tenant, create=False)
@@ -547,7 +558,7 @@ class SqliteStore:
             _purge(db)
         return result
 
-    def _answer(self, db: sqlite3.Connection, tenant: int, step: Step) -> Any:
+    def _answer(self, db: _Connection, tenant: int, step: Step) -> Any:
         match step:
             case Scan():
                 return _scan(db, tenant, step)
