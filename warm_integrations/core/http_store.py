@@ -15,7 +15,7 @@ import uuid
 import warnings
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -159,20 +159,26 @@ class _Again(Exception):
         self.error, self.lost, self.wait = error, lost, wait
 
 
-def _problem(response: httpx.Response, origin: str) -> WarmError:
-    status = response.status_code
+class _Reply(NamedTuple):
+    status: int
+    headers: httpx.Headers
+    content: bytes
+
+
+def _problem(reply: _Reply, origin: str) -> WarmError:
+    status = reply.status
     try:
-        problem = response.json()
+        problem = msgspec.json.decode(reply.content)
         return WarmError(problem["code"], problem["detail"], status=status, request_id=problem.get("request_id"))
-    except (ValueError, TypeError, KeyError):
+    except (msgspec.MsgspecError, ValueError, TypeError, KeyError):
         return WarmError(
             "not_warm_server", f"{origin} answered status {status} without a problem report", status=status
         )
 
 
-def _retry_after(response: httpx.Response) -> float | None:
+def _retry_after(reply: _Reply) -> float | None:
     try:
-        return max(0.0, float(response.headers["retry-after"]))
+        return max(0.0, float(reply.headers["retry-after"]))
     except (KeyError, ValueError):
         return None
 
@@ -191,13 +197,13 @@ def _connection_failure(error: httpx.RequestError, origin: str) -> Exception:
     return _Again(WarmError("no_answer", f"no answer from {origin} ({type(error).__name__})"), lost=True)
 
 
-def _check(response: httpx.Response, origin: str) -> None:
-    """An exception for a response that is not a success."""
-    if response.is_success:
+def _check(reply: _Reply, origin: str) -> None:
+    """An exception for a reply that is not a success."""
+    if 200 <= reply.status < 300:
         return
-    problem = _problem(response, origin)
+    problem = _problem(reply, origin)
     if problem.status in _NOT_NOW and problem.code != "quota_exceeded":
-        raise _Again(problem, lost=False, wait=_retry_after(response))
+        raise _Again(problem, lost=False, wait=_retry_after(reply))
     raise problem
 
 # %% ../../nbs/core/http_store.ipynb #ada9c347
@@ -282,6 +288,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 # %% ../../nbs/core/http_store.ipynb #f8e02b21
+_HEADERS = {"user-agent": "warm-integrations", "content-type": "application/json", "accept-encoding": "identity"}
+_parsed = lru_cache(maxsize=1024)(httpx.URL)
+
+
 class HttpStore:
     """The documents of one tenant on a warm-server.
 
@@ -297,7 +307,7 @@ class HttpStore:
         self._origin = config.url
         self._base = "http://localhost" if config.scheme == "unix" else config.url
         self._timeout = {"timeout": httpx.Timeout(config.timeout).as_dict()}
-        self._headers = httpx.Headers({"user-agent": "warm-integrations", "content-type": "application/json"})
+        self._headers = httpx.Headers(_HEADERS)
         if config.api_key is not None:
             self._headers["authorization"] = f"Bearer {config.api_key.get_secret_value()}"
         if config.tenant_id is not None:
@@ -333,10 +343,10 @@ class HttpStore:
         pool, content, lost = await _pool(self._config), utf8(body), False
         try:
             try:  # nearly always enough, so the machinery of repetition is not set up for it
-                response = await self._send(pool, method, path, headers, content)
+                reply = await self._send(pool, method, path, headers, content)
             except _Again as failure:
-                response, lost = await self._send_again(failure, pool, method, path, headers, content)
-            answer = self._understand(step, response)
+                reply, lost = await self._send_again(failure, pool, method, path, headers, content)
+            answer = self._understand(step, reply)
         except _Again as failure:
             code = "no_answer" if failure.lost else failure.error.code
             raise WarmError(code, failure.error.detail, status=failure.error.status) from None
@@ -346,7 +356,7 @@ class HttpStore:
             # The write is durable, only the server's own view of it is not; its items are whole in the journal.
             _log.warning("warm-server reported a committed write with a failed follow-up: %s", error)
             return list(step.ids) if isinstance(step, Delete) else None
-        if isinstance(step, Delete) and step.claim and lost and "idempotent-replayed" not in response.headers:
+        if isinstance(step, Delete) and step.claim and lost and "idempotent-replayed" not in reply.headers:
             self._check_claim(step.ids, answer)
         if isinstance(step, Delete) and step.purge and not answer:
             await self._purge()
@@ -360,8 +370,8 @@ class HttpStore:
 
     async def _send_again(
         self, failed: _Again, pool: _Pool, method: str, path: str, headers: httpx.Headers, content: bytes
-    ) -> tuple[httpx.Response, bool]:
-        """The response after a first attempt that failed, and whether an answer was lost."""
+    ) -> tuple[_Reply, bool]:
+        """The reply after a first attempt that failed, and whether an answer was lost."""
         lost, first = failed.lost, True
         async for attempt in self._attempts():
             with attempt:
@@ -369,15 +379,15 @@ class HttpStore:
                     first = False
                     raise failed
                 try:
-                    response = await self._send(pool, method, path, headers, content)
+                    reply = await self._send(pool, method, path, headers, content)
                 except _Again as failure:
                     failure.lost = lost = lost or failure.lost
                     raise
-        return response, lost
+        return reply, lost
 
-    def _understand(self, step: Step, response: httpx.Response) -> Any:
+    def _understand(self, step: Step, reply: _Reply) -> Any:
         try:
-            return _answer(step, msgspec.json.decode(response.content))
+            return _answer(step, msgspec.json.decode(reply.content))
         except (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError):
             raise WarmError("not_warm_server", f"{self._origin} gave an answer of another shape") from None
 
@@ -386,21 +396,25 @@ class HttpStore:
         if set(ids) - set(removed):
             raise WarmError("no_answer", f"{self._origin} restarted while it was deleting")
 
-    async def _send(self, pool: _Pool, method: str, path: str, headers: httpx.Headers, body: bytes) -> httpx.Response:
+    async def _send(self, pool: _Pool, method: str, path: str, headers: httpx.Headers, body: bytes) -> _Reply:
         failure: Exception | None = None
         async with pool.slots:
             try:
-                request = httpx.Request(
-                    method, self._base + path, headers=headers, content=body, extensions=self._timeout
-                )
+                url = _parsed(self._base + path)
+                request = httpx.Request(method, url, headers=headers, content=body, extensions=self._timeout)
                 response = await pool.transport.handle_async_request(request)
-                await response.aread()
+                assert isinstance(response.stream, httpx.AsyncByteStream)
+                try:
+                    content = b"".join([part async for part in response.stream])
+                finally:
+                    await response.stream.aclose()
             except httpx.RequestError as error:
                 failure = _connection_failure(error, self._origin)
         if failure is not None:  # raised out here, since httpx's error holds the request with its key
             raise failure
-        _check(response, self._origin)
-        return response
+        reply = _Reply(response.status_code, response.headers, content)
+        _check(reply, self._origin)
+        return reply
 
     def _attempts(self) -> tenacity.AsyncRetrying:
         backoff = tenacity.wait_random_exponential(multiplier=0.1, max=2)
