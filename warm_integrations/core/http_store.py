@@ -326,16 +326,13 @@ class HttpStore:
 
     async def _carry_out(self, step: Step) -> Any:
         method, path, body = _request(step, self._dim, self._config.text_queries)
-        headers = self._headers
-        if isinstance(step, (Put, Delete)):
-            headers = httpx.Headers(headers)
-            headers["idempotency-key"] = uuid.uuid4().hex
+        key = uuid.uuid4().hex if isinstance(step, (Put, Delete)) else ""
         pool, content, lost = await _pool(self._config), utf8(body), False
         try:
             try:  # nearly always enough, so the machinery of repetition is not set up for it
-                response = await self._send(pool, method, path, headers, content)
+                response = await self._send(pool, method, path, key, content)
             except _Again as failure:
-                response, lost = await self._send_again(failure, pool, method, path, headers, content)
+                response, lost = await self._send_again(failure, pool, method, path, key, content)
             answer = self._understand(step, response)
         except _Again as failure:
             code = "no_answer" if failure.lost else failure.error.code
@@ -359,7 +356,7 @@ class HttpStore:
         await self._carry_out(Delete([spent.id], purge=True))
 
     async def _send_again(
-        self, failed: _Again, pool: _Pool, method: str, path: str, headers: httpx.Headers, content: bytes
+        self, failed: _Again, pool: _Pool, method: str, path: str, key: str, content: bytes
     ) -> tuple[httpx.Response, bool]:
         """The response after a first attempt that failed, and whether an answer was lost."""
         lost, first = failed.lost, True
@@ -369,7 +366,7 @@ class HttpStore:
                     first = False
                     raise failed
                 try:
-                    response = await self._send(pool, method, path, headers, content)
+                    response = await self._send(pool, method, path, key, content)
                 except _Again as failure:
                     failure.lost = lost = lost or failure.lost
                     raise
@@ -386,12 +383,17 @@ class HttpStore:
         if set(ids) - set(removed):
             raise WarmError("no_answer", f"{self._origin} restarted while it was deleting")
 
-    async def _send(self, pool: _Pool, method: str, path: str, headers: httpx.Headers, body: bytes) -> httpx.Response:
+    async def _send(self, pool: _Pool, method: str, path: str, key: str, body: bytes) -> httpx.Response:
         failure: Exception | None = None
         async with pool.slots:
             try:
+                # Headers are never a local of ours, where error reporters that show locals would find the API key.
                 request = httpx.Request(
-                    method, self._base + path, headers=headers, content=body, extensions=self._timeout
+                    method,
+                    self._base + path,
+                    headers=[*self._headers.multi_items(), ("idempotency-key", key)] if key else self._headers,
+                    content=body,
+                    extensions=self._timeout,
                 )
                 response = await pool.transport.handle_async_request(request)
                 await response.aread()
