@@ -185,7 +185,8 @@ def _connection_failure(error: httpx.RequestError, origin: str) -> Exception:
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
     if cause is not None or "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return WarmError("untrusted", f"the certificate of {origin} is not trusted")
+        reason = getattr(cause, "verify_message", "") or "it cannot be verified"
+        return WarmError("untrusted", f"the certificate of {origin} is not trusted: {reason.rstrip('.')}")
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
         return _Again(WarmError("unreachable", f"no connection to {origin}"), lost=False)
     return _Again(WarmError("no_answer", f"no answer from {origin} ({type(error).__name__})"), lost=True)
@@ -204,7 +205,10 @@ def _check(response: httpx.Response, origin: str) -> None:
 @lru_cache(maxsize=16)
 def _trust(ca_file: str) -> ssl.SSLContext:
     """Reading certificates takes some 20 ms, so it is done once."""
-    return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context()
+    try:
+        return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context()
+    except OSError:
+        raise WarmError("untrusted", f"{ca_file} cannot be read as certificates in PEM form") from None
 
 
 class _Pool:
