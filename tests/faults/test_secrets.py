@@ -8,7 +8,6 @@ import json
 import logging
 import pickle
 import socket
-import subprocess
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import rich.console
 import rich.traceback
 import sentry_sdk
+import trustme
 from agents.tool_context import ToolContext
 from proxy import Proxy, answer
 from sentry_sdk.envelope import Envelope
@@ -235,9 +235,9 @@ async def test_a_key_that_is_refused(server: LocalServer, call: Any, log: Log) -
 
 
 async def test_an_authority_that_is_not_trusted(tmp_path: Path, warm_server_binary: str, call: Any, log: Log) -> None:
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=x -addext subjectAltName=IP:127.0.0.1"
-    files = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
-    subprocess.run([*make.split(), *files], check=True, capture_output=True)
+    certificate = trustme.CA().issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
     flags = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")]
     with LocalServer(tmp_path / "data", *flags, env={"WARM_API_KEY": KEY}) as server:
         error = await failure(call(config(server.url)))
