@@ -14,7 +14,7 @@ CHAT := $(BIN)/streamlit run examples/chat/app.py
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup server test demo demo-server replay bench-recall bench-chat screenshots notebooks docs export readme format check clean
+.PHONY: help setup server test demo demo-server replay bench-recall bench-chat soak screenshots notebooks docs export readme format check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,9 @@ bench-chat: setup ## Measure the chat on a conversation of 2,000 items, in Chrom
 bench-recall: setup ## Measure what questions find: make bench-recall DATA=file.json
 	@[ -n "$(DATA)" ] || { echo "Which questions? make bench-recall DATA=file.json"; exit 1; }
 	$(BIN)/python benchmarks/recall.py "$(DATA)" $(ARGS)
+
+soak: setup server ## Work on both stores for 10 minutes, warm-server killed now and then: make soak ARGS="--minutes 1"
+	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 screenshots: setup ## Take the pictures of the chat in docs/screenshots, in Chromium
 	$(BIN)/python docs/screenshots.py

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import socket
 import subprocess
-import traceback
 import uuid
 from collections.abc import AsyncIterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from proxy import Proxy, answer
 
 from local_server import LocalServer
-from warm_integrations.core import AsyncPagedLog, HashingEmbedder, WarmConfig, WarmError
+from warm_integrations.core import AsyncPagedLog, HashingEmbedder, WarmConfig, WarmError, user_memory
+from warm_integrations.core.memory import memory_id
 from warm_integrations.core.store import Document, Nearest, Plan, Put, Scan, connect, single
 
 
@@ -256,52 +259,59 @@ async def test_another_dimension_is_reported_with_both_numbers(warm_server: Loca
     assert caught.value.code == "invalid_request"
 
 
-def everything_shown(error: BaseException | None) -> str:
-    """What an error reporter may show: messages, the whole chain, and the locals of all our frames."""
-    text = ""
-    while error is not None:
-        frames = [
-            frame
-            for frame, _ in traceback.walk_tb(error.__traceback__)
-            if "warm_integrations" in frame.f_code.co_filename
-        ]
-        text += repr(error) + str(error) + "".join(repr(frame.f_locals) for frame in frames)
-        text += repr(vars(error))
-        error = error.__cause__ or error.__context__
-    return text
-
-
 async def test_keys_scopes_and_tenants(warm_server_binary: str, tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
 
-    def key(name: str, tenants: str, scopes: str) -> str:
+    def key(name: str, tenants: str, scopes: str, **changes: object) -> str:
         command = [warm_server_binary, "keygen", "--id", name, "--tenants", tenants, "--scopes", scopes]
         done = subprocess.run([*command, "--keys-file", str(keys)], capture_output=True, text=True, check=True)
+        content = json.loads(keys.read_text())
+        content["keys"][-1] |= changes
+        keys.write_text(json.dumps(content))
         return done.stdout.strip()
 
-    full, reader, writer = (key(n, "acme", s) for n, s in (("rw", "read,write"), ("r", "read"), ("w", "write")))
+    full, reader, writer = (
+        key(name, "acme", scopes) for name, scopes in (("f", "read,write"), ("r", "read"), ("w", "write"))
+    )
+    expired, early = key("expired", "acme", "read,write", expires_at=1), key("early", "*", "read", not_before=2**32)
+    disabled, foreign = key("disabled", "*", "read,write", disabled=True), key("foreign", "other", "read,write")
     with LocalServer(tmp_path / "data", "--keys-file", str(keys)) as server:
 
-        def log(api_key: str | None, tenant: str | None = None) -> AsyncPagedLog:
-            return AsyncPagedLog("talk", WarmConfig(url=server.url, api_key=api_key, tenant_id=tenant))
+        def config(api_key: str | None, tenant: str | None = None) -> WarmConfig:
+            return WarmConfig(url=server.url, api_key=api_key, tenant_id=tenant)
 
-        await log(full).append(["one"])
-        assert await log(full, "acme").newest() == ["one"]
-        assert await log(reader).newest() == ["one"]
+        def reading(config: WarmConfig) -> list[Any]:
+            log, memory = AsyncPagedLog("talk", config), user_memory(config, "alice")
+            return [log.newest(), log.info(), memory.list(), memory.recall("tea"), memory.get(memory_id("Tea."))]
+
+        def writing(config: WarmConfig) -> list[Any]:
+            log, memory = AsyncPagedLog("talk", config), user_memory(config, "alice")
+            need_both = [log.append(["two"]), log.replace(["two"]), log.pop(), log.clear(), log.delete()]
+            need_both += [memory.remember("Coffee."), memory.forget_all()]
+            return [*need_both, memory.forget(memory_id("Tea.")), log.set_metadata({"two": 2})]
+
+        async def content() -> list[Any]:
+            return await asyncio.gather(*reading(config(full)))
+
+        await AsyncPagedLog("talk", config(full)).append(["one"])
+        await user_memory(config(full), "alice").remember("Tea.")
+        before = await content()
+        assert before[0] == ["one"]
+        assert await asyncio.gather(*reading(config(reader, "acme"))) == before
         refused = [
-            (log(None).newest(), "unauthorized"),
-            (log("wrong").newest(), "unauthorized"),
-            (log(reader).append(["two"]), "forbidden"),
-            (log(writer).newest(), "forbidden"),
-            (log(full, "other").newest(), "tenant_forbidden"),
+            ("unauthorized", "WARM_API_KEY", [None, "wrong", expired, early, disabled], None, (reading, writing)),
+            ("forbidden", "'read' and 'write'", [reader], None, [writing]),
+            ("forbidden", "'read' and 'write'", [writer], None, (reading, lambda config: writing(config)[:-2])),
+            ("tenant_forbidden", "tenant_id", [full], "other", (reading, writing)),
+            ("tenant_forbidden", "tenant_id", [foreign], "acme", (reading, writing)),
         ]
-        for call, code in refused:
-            with pytest.raises(WarmError) as caught:
-                await call
-            assert caught.value.code == code
-            for secret in (full, reader, writer):
-                assert secret not in everything_shown(caught.value)
-        assert await log(full).newest() == ["one"]
+        for code, step, tokens, tenant, kinds in refused:
+            for call in [call for kind in kinds for token in tokens for call in kind(config(token, tenant))]:
+                with pytest.raises(WarmError, match=step) as caught:
+                    await call
+                assert caught.value.code == code
+        assert await content() == before
+        assert await asyncio.gather(*reading(config(foreign))) == [[], None, [], [], None]
 
 
 async def test_unix_socket(warm_server_binary: str, tmp_path: Path) -> None:
@@ -312,21 +322,59 @@ async def test_unix_socket(warm_server_binary: str, tmp_path: Path) -> None:
         assert await log.newest() == ["one"]
 
 
-async def test_tls_with_the_right_and_the_wrong_authority(warm_server_binary: str, tmp_path: Path) -> None:
-    for name in ("right", "wrong"):
-        make = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -addext subjectAltName=IP:127.0.0.1"
-        files = ["-keyout", str(tmp_path / f"{name}.key"), "-out", str(tmp_path / f"{name}.crt")]
-        subprocess.run([*make.split(), *files], check=True, capture_output=True)
-    flags = ["--tls-cert", str(tmp_path / "right.crt"), "--tls-key", str(tmp_path / "right.key")]
-    with LocalServer(tmp_path / "data", *flags) as server:
-        url = server.url.replace("http://", "https://")
-        right = AsyncPagedLog("talk", WarmConfig(url=url, ca_file=tmp_path / "right.crt"))
-        await right.append(["one"])
-        assert await right.newest() == ["one"]
-        for config in (WarmConfig(url=url, ca_file=tmp_path / "wrong.crt"), WarmConfig(url=url)):
-            with pytest.raises(WarmError, match="WARM_CA_FILE") as caught:
-                await AsyncPagedLog("talk", config).newest()
+def issued(authority: trustme.CA, folder: Path, *names: str, days: tuple[int, int] = (-1, 1)) -> list[str]:
+    """The flags with which a server uses a new certificate for these names, valid between two days from now."""
+    begin, end = (datetime.now(timezone.utc) + timedelta(days=day) for day in days)
+    made = authority.issue_cert(*names, not_before=begin, not_after=end)
+    made.private_key_pem.write_to_path(folder / "key.pem")
+    made.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    return ["--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]
+
+
+async def test_a_certificate_that_does_not_fit_is_refused_with_its_reason(
+    warm_server_binary: str, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    trusted = tmp_path / "authority.pem"
+    authority.cert_pem.write_to_path(str(trusted))
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "another.pem"))
+    (tmp_path / "no-certificate.pem").write_text("-----BEGIN CERTIFICATE-----")
+
+    async def refused(log: AsyncPagedLog, reason: str) -> None:
+        for call in (log.append(["two"]), log.newest(), log.pop(), log.clear()):
+            with pytest.raises(WarmError, match=f"{reason}.*WARM_CA_FILE.*renew") as caught:
+                await call
             assert caught.value.code == "untrusted"
+
+    with LocalServer(tmp_path / "data", *issued(authority, tmp_path, "127.0.0.1")) as server:
+        log = AsyncPagedLog("talk", WarmConfig(url=server.url, ca_file=trusted))
+        await log.append(["one"])
+        assert await log.newest() == ["one"]
+        await refused(again(log, ca_file=None), "issuer")
+        await refused(again(log, ca_file=tmp_path / "another.pem"), "issuer")
+        await refused(again(log, ca_file=tmp_path / "no-certificate.pem"), "no-certificate.pem cannot be read")
+        await refused(again(log, ca_file=tmp_path / "gone.pem"), "gone.pem cannot be read")
+    for days, names, reason in (
+        ((-9, -1), ["127.0.0.1"], "has expired"),
+        ((1, 9), ["127.0.0.1"], "not yet valid"),
+        ((-1, 1), ["127.0.0.2", "warm.example"], "not valid for '127.0.0.1'"),
+    ):
+        with LocalServer(tmp_path / "data", *issued(authority, tmp_path, *names, days=days)) as server:
+            await refused(again(log, url=server.url), reason)
+    with LocalServer(tmp_path / "data", *issued(authority, tmp_path, "127.0.0.1")) as server:
+        assert await again(log, url=server.url).newest() == ["one"]
+
+
+async def test_a_scheme_that_the_server_does_not_speak(warm_server: LocalServer, tmp_path: Path) -> None:
+    secure = AsyncPagedLog("talk", WarmConfig(url=warm_server.url.replace("http:", "https:"), retries=0))
+    with pytest.raises(WarmError, match="WARM_URL") as caught:
+        await secure.append(["one"])
+    assert caught.value.code == "unreachable"
+    flags = issued(trustme.CA(), tmp_path, "127.0.0.1")
+    with LocalServer(tmp_path / "data", *flags) as server:
+        plain = AsyncPagedLog("talk", WarmConfig(url=server.url.replace("https:", "http:"), retries=0))
+        with pytest.raises(WarmError, match="RemoteProtocolError"):
+            await plain.append(["one"])
 
 
 async def test_sixty_four_writers_of_one_process_are_all_served(warm_server: LocalServer) -> None:

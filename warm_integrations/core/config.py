@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import Field, FilePath, SecretStr, field_validator, model_validator
+from pydantic import Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .embedder import Embedder, HashingEmbedder
@@ -84,6 +84,17 @@ class WarmConfig(BaseSettings):
     concurrency: int = Field(4, ge=1, le=256)
     "Requests under way at once from this process: at most the server's `--max-concurrent-work`."
 
+    if not TYPE_CHECKING:  # type checkers read the fields above
+
+        def __init__(self, **values: Any) -> None:
+            try:
+                super().__init__(**values)
+                return
+            except ValidationError as error:
+                wrong = ValueError(str(error))
+            del values  # as pydantic's own error and its frames, they hold the keys as plain text
+            raise wrong
+
     @field_validator("url")
     @classmethod
     def _url(cls, url: str) -> str:
@@ -95,6 +106,13 @@ class WarmConfig(BaseSettings):
         if tenant is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", tenant):
             raise ValueError("allowed: 1 to 64 of A-Z, a-z, 0-9, _ and -")
         return tenant
+
+    @field_validator("api_key")
+    @classmethod
+    def _key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not re.fullmatch("[!-~]+", key.get_secret_value()):
+            raise ValueError("allowed: ASCII characters without blanks; a key read from a file may end in a line break")
+        return key
 
     @field_validator("embedder")
     @classmethod

@@ -16,7 +16,7 @@ NEXT_STEP = {
     "unreachable": "Check WARM_URL, and that warm-server runs there; docs/SERVER.md says how to start it.",
     "no_answer": "The request was sent but no answer came, so it may have been carried out: read before you repeat it.",
     "mutation_committed": "It was carried out, but not all that should follow: do the same again.",
-    "untrusted": "Set WARM_CA_FILE, or WarmConfig(ca_file=...), to the certificate authority of this server.",
+    "untrusted": "Set WARM_CA_FILE, or WarmConfig(ca_file=...), to this server's authority, or renew its certificate.",
     "not_warm_server": "Check WARM_URL: what answers there does not speak warm-server's API.",
     "quota_exceeded": "Delete documents, or raise the server's --max-documents-per-tenant.",
     "server_busy": "Lower `concurrency`, or raise the server's --max-concurrent-work.",

@@ -191,7 +191,8 @@ def _connection_failure(error: httpx.RequestError, origin: str) -> Exception:
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
     if cause is not None or "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return WarmError("untrusted", f"the certificate of {origin} is not trusted")
+        reason = getattr(cause, "verify_message", "") or "it cannot be verified"
+        return WarmError("untrusted", f"the certificate of {origin} is not trusted: {reason.rstrip('.')}")
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
         return _Again(WarmError("unreachable", f"no connection to {origin}"), lost=False)
     return _Again(WarmError("no_answer", f"no answer from {origin} ({type(error).__name__})"), lost=True)
@@ -210,7 +211,10 @@ def _check(reply: _Reply, origin: str) -> None:
 @lru_cache(maxsize=16)
 def _trust(ca_file: str) -> ssl.SSLContext:
     """Reading certificates takes some 20 ms, so it is done once."""
-    return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context()
+    try:
+        return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context()
+    except OSError:
+        raise WarmError("untrusted", f"{ca_file} cannot be read as certificates in PEM form") from None
 
 
 class _Pool:
@@ -336,16 +340,13 @@ class HttpStore:
 
     async def _carry_out(self, step: Step) -> Any:
         method, path, body = _request(step, self._dim, self._config.text_queries)
-        headers = self._headers
-        if isinstance(step, (Put, Delete)):
-            headers = httpx.Headers(headers)
-            headers["idempotency-key"] = uuid.uuid4().hex
+        key = uuid.uuid4().hex if isinstance(step, (Put, Delete)) else ""
         pool, content, lost = await _pool(self._config), utf8(body), False
         try:
             try:  # nearly always enough, so the machinery of repetition is not set up for it
-                reply = await self._send(pool, method, path, headers, content)
+                reply = await self._send(pool, method, path, key, content)
             except _Again as failure:
-                reply, lost = await self._send_again(failure, pool, method, path, headers, content)
+                reply, lost = await self._send_again(failure, pool, method, path, key, content)
             answer = self._understand(step, reply)
         except _Again as failure:
             code = "no_answer" if failure.lost else failure.error.code
@@ -369,7 +370,7 @@ class HttpStore:
         await self._carry_out(Delete([spent.id], purge=True))
 
     async def _send_again(
-        self, failed: _Again, pool: _Pool, method: str, path: str, headers: httpx.Headers, content: bytes
+        self, failed: _Again, pool: _Pool, method: str, path: str, key: str, content: bytes
     ) -> tuple[_Reply, bool]:
         """The reply after a first attempt that failed, and whether an answer was lost."""
         lost, first = failed.lost, True
@@ -379,7 +380,7 @@ class HttpStore:
                     first = False
                     raise failed
                 try:
-                    reply = await self._send(pool, method, path, headers, content)
+                    reply = await self._send(pool, method, path, key, content)
                 except _Again as failure:
                     failure.lost = lost = lost or failure.lost
                     raise
@@ -396,12 +397,19 @@ class HttpStore:
         if set(ids) - set(removed):
             raise WarmError("no_answer", f"{self._origin} restarted while it was deleting")
 
-    async def _send(self, pool: _Pool, method: str, path: str, headers: httpx.Headers, body: bytes) -> _Reply:
+    async def _send(self, pool: _Pool, method: str, path: str, key: str, body: bytes) -> _Reply:
         failure: Exception | None = None
         async with pool.slots:
             try:
                 url = _parsed(self._base + path)
-                request = httpx.Request(method, url, headers=headers, content=body, extensions=self._timeout)
+                # Headers are never a local of ours, where error reporters that show locals would find the API key.
+                request = httpx.Request(
+                    method,
+                    url,
+                    headers=[*self._headers.multi_items(), ("idempotency-key", key)] if key else self._headers,
+                    content=body,
+                    extensions=self._timeout,
+                )
                 response = await pool.transport.handle_async_request(request)
                 assert isinstance(response.stream, httpx.AsyncByteStream)
                 try:

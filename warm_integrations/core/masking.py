@@ -17,8 +17,14 @@ __all__ = ['masked', 'mask_fingerprint']
 # %% ../../nbs/core/masking.ipynb #8366e228
 def masked(config: WarmConfig, vectors: Any) -> Any:
     """`vectors`, of shape `(n, dim)`, turned by the configuration's key where it has one."""
-    key = config.zero_trust_key
-    return vectors if key is None else mask(vectors, key.get_secret_value())
+    if config.zero_trust_key is None:
+        return vectors
+    import numpy as np
+
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2:  # told here, since a failure in `mask` has the key among its locals
+        raise ValueError(f"an embedder gives vectors of shape (n, dim), not {rows.shape}")
+    return mask(rows, config.zero_trust_key.get_secret_value())
 
 # %% ../../nbs/core/masking.ipynb #3044c679
 def mask_fingerprint(config: WarmConfig) -> str:
