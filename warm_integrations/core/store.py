@@ -102,7 +102,7 @@ class Get:
 
     ids: Sequence[str]
 
-
+# %% ../../nbs/core/store.ipynb #447da3d0
 @dataclass(frozen=True, slots=True)
 class Nearest:
     """The `k` (1 to 100) documents nearest to a vector by cosine, best first: `list[Hit]`. Ties go by id.
@@ -208,7 +208,7 @@ def check_nesting(value: Json, depth: int = MAX_DEPTH) -> None:
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("NaN and infinity are no numbers of JSON; store null or a text in their place")
 
-
+# %% ../../nbs/core/store.ipynb #e90e6146
 def stored_metadata(document: Document) -> dict[str, Json]:
     """The metadata of a document with its payload in it, as warm-server keeps it."""
     return {**document.metadata, PAYLOAD: document.payload} if document.payload else dict(document.metadata)
