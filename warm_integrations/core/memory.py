@@ -18,7 +18,15 @@ from .catalog import digest, escape_surrogates
 from .config import WarmConfig
 
 # %% auto #0
-__all__ = ['Memory', 'Remembered', 'memory_id', 'UserMemory', 'user_memory']
+__all__ = ['memory_id', 'Memory', 'Remembered', 'UserMemory', 'user_memory']
+
+# %% ../../nbs/core/memory.ipynb #53db194b
+_SIMILAR = 0.6
+
+
+def memory_id(text: str) -> str:
+    """The id of a text among the memories of a user: 16 hexadecimal digits."""
+    return digest("memory", unicodedata.normalize("NFC", " ".join(text.split())))[:16]
 
 # %% ../../nbs/core/memory.ipynb #7959e324
 @dataclass(frozen=True, slots=True)
@@ -46,14 +54,6 @@ class Remembered:
     memory: Memory
     new: bool
     similar: Sequence[Memory]
-
-# %% ../../nbs/core/memory.ipynb #53db194b
-_SIMILAR = 0.6
-
-
-def memory_id(text: str) -> str:
-    """The id of a text among the memories of a user: 16 hexadecimal digits."""
-    return digest("memory", unicodedata.normalize("NFC", " ".join(text.split())))[:16]
 
 # %% ../../nbs/core/memory.ipynb #378735dd
 def _now() -> datetime:
