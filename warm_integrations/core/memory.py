@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import reprlib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -99,7 +98,7 @@ def _read_export(exported: str) -> Sequence[Memory]:
             for entry in content["memories"]
         ]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise ValueError(f"this is not an export of memories: {reprlib.repr(error)}") from None
+        raise ValueError(f"this is not an export of memories: {error!r:.200}") from None
 
 # %% ../../nbs/core/memory.ipynb #5a1b0c01
 _OWNER_CHARS = 4000  # of a user id are kept beside its digest, to be read
