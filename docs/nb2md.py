@@ -35,6 +35,7 @@ NOTEBOOK = ROOT / "nbs" / "index.ipynb"
 README = ROOT / "README.md"
 NOTICE = f"<!-- Made by `make readme` from {NOTEBOOK.relative_to(ROOT)}: edit the notebook. -->"
 REPOSITORY = "https://github.com/writerslogic/warm-integrations"
+LONG = 80  # lines of a module's code that a page shows folded
 PROCESSORS = [strip_ansi, hide_line, filter_stream_, rm_header_dash, hide_, clean_magics]
 
 
@@ -67,6 +68,11 @@ def rendered(output: NbCell, alt: str, figures: Path) -> str:
     return text if kind in ("text/markdown", "text/html") else fenced(text)
 
 
+def folded(summary: str, blocks: list[str]) -> list[str]:
+    """Blocks that a reader opens with a click on the summary."""
+    return [f"<details><summary>{summary}</summary>", *blocks, "</details>"]
+
+
 def cell_blocks(cell: NbCell, figures: Path) -> list[str]:
     """A code cell's source and outputs, as far as its directives show them."""
     hidden = {name for name, value in cell.directives_.items() if value == "false"}
@@ -75,7 +81,10 @@ def cell_blocks(cell: NbCell, figures: Path) -> list[str]:
     source = re.sub(r"^#\|.*\n?", "", cell.source, flags=re.MULTILINE)
     blocks = [] if "echo" in hidden or not source.strip() else [fenced(source, "python")]
     if source.startswith("from __future__"):  # a module's imports, before anything was said
-        blocks = ["<details><summary>Imports</summary>", *blocks, "</details>"]
+        blocks = folded("Imports", blocks)
+    elif "export" in cell.directives_ and source.count("\n") >= LONG:  # the examples below it say what it does
+        names = re.findall(r"^(?:class|(?:async )?def) ([a-zA-Z]\w*)", source, re.MULTILINE)
+        blocks = folded(f"The code of <code>{'</code>, <code>'.join(names)}</code>", blocks)
     if "output" not in hidden:
         alt = cell.directives_.get("fig-alt", "")
         blocks += [rendered(output, alt, figures) for output in concat_streams(cell.outputs)]

@@ -536,6 +536,15 @@ async def test_a_broken_export_is_refused_with_nothing_written(config, alice, br
     assert await alice.list() == []
 
 
+async def test_what_is_wrong_with_an_export_is_said_in_full_but_in_short(alice):
+    with pytest.raises(ValueError, match="version 2 is not known; install a newer release"):
+        await alice.import_(json.dumps({"version": 2, "memories": []}))
+    long = {**GOOD, "created_at": "x" * 100_000}
+    with pytest.raises(ValueError, match="isoformat") as caught:
+        await alice.import_(json.dumps({"version": 1, "memories": [long]}))
+    assert len(str(caught.value)) < 300
+
+
 async def test_the_user_named_in_an_export_is_not_obeyed(alice, bob):
     await alice.remember("Alice likes tea.")
     await bob.import_(await alice.export())

@@ -118,7 +118,7 @@ def check_record(record: Record, dim: int) -> Record:
         raise ValueError(f"text, tags and metadata of a record must fit {MAX_METADATA_BYTES - 1000} bytes as JSON")
     return record
 
-
+# %% ../../nbs/core/backend.ipynb #e2aad459
 def _kept(record: Record) -> dict[str, Json]:
     """Metadata and tags as they are stored: a tag never becomes a key of its own, whatever it is called."""
     return {**_plain(record.metadata), **{_TAG + tag: True for tag in record.tags}}

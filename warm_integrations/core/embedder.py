@@ -35,7 +35,9 @@ class Embedder(Protocol):
     """
 
     @property
-    def dim(self) -> int: ...
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+        ...
 
     def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Vectors of `texts`, one each: shape `(len(texts), dim)`."""

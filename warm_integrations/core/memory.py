@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import reprlib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,15 @@ from .catalog import digest, escape_surrogates
 from .config import WarmConfig
 
 # %% auto #0
-__all__ = ['Memory', 'Remembered', 'memory_id', 'UserMemory', 'user_memory']
+__all__ = ['memory_id', 'Memory', 'Remembered', 'UserMemory', 'user_memory']
+
+# %% ../../nbs/core/memory.ipynb #53db194b
+_SIMILAR = 0.6
+
+
+def memory_id(text: str) -> str:
+    """The id of a text among the memories of a user: 16 hexadecimal digits."""
+    return digest("memory", unicodedata.normalize("NFC", " ".join(text.split())))[:16]
 
 # %% ../../nbs/core/memory.ipynb #7959e324
 @dataclass(frozen=True, slots=True)
@@ -46,14 +53,6 @@ class Remembered:
     memory: Memory
     new: bool
     similar: Sequence[Memory]
-
-# %% ../../nbs/core/memory.ipynb #53db194b
-_SIMILAR = 0.6
-
-
-def memory_id(text: str) -> str:
-    """The id of a text among the memories of a user: 16 hexadecimal digits."""
-    return digest("memory", unicodedata.normalize("NFC", " ".join(text.split())))[:16]
 
 # %% ../../nbs/core/memory.ipynb #378735dd
 def _now() -> datetime:
@@ -99,7 +98,7 @@ def _read_export(exported: str) -> Sequence[Memory]:
             for entry in content["memories"]
         ]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise ValueError(f"this is not an export of memories: {reprlib.repr(error)}") from None
+        raise ValueError(f"this is not an export of memories: {error!r:.200}") from None
 
 # %% ../../nbs/core/memory.ipynb #5a1b0c01
 _OWNER_CHARS = 4000  # of a user id are kept beside its digest, to be read

@@ -106,7 +106,7 @@ class Clock:
 
 # %% ../../nbs/core/paged.ipynb #f3784c23
 class Item(NamedTuple):
-    """A text to be kept, and what a search sees of it, if anything."""
+    """A text to be kept, and what a search sees of it, if anything: a vector of shape `(dim,)`, and labels."""
 
     text: str
     words: str = ""
@@ -150,7 +150,7 @@ def batches(groups: Sequence[list[Document]], dim: int) -> list[list[Document]]:
         size, body = size + more, body + more_body
     return packed
 
-
+# %% ../../nbs/core/paged.ipynb #5792ed45
 _NUMBER_BYTES = 25  # of a float in JSON, with its comma; the constant vector takes 2 for each number
 
 
@@ -173,7 +173,7 @@ class Found(NamedTuple):
     ids: Sequence[str]
     text: str
 
-
+# %% ../../nbs/core/paged.ipynb #a15e429c
 class Tail:
     """Reads a log from its newest item on. Feed it the pages of a scan."""
 
@@ -510,7 +510,7 @@ def _whole(name: str, value: int, most: int, why: str) -> int:
         raise ValueError(f"{name} is {value!r}; allowed are whole numbers from 1 to {most}, {why}")
     return value
 
-
+# %% ../../nbs/core/paged.ipynb #85331a3f
 def catalogue_prefix(config: WarmConfig) -> str:
     """Where the catalogue of a collection begins."""
     return digest("catalogue", config.collection) + "/"
@@ -633,7 +633,10 @@ class AsyncPagedLog:
     async def search(
         self, vector: Sequence[float], k: int, labels: Mapping[str, Json], parse: Callable[[str], Any] = str
     ) -> list[tuple[Any, float]]:
-        """Up to `k` (1 to 100) texts that were stored with `labels`, with their cosines to `vector`, best first."""
+        """Up to `k` (1 to 100) texts that were stored with `labels`, with their cosines to `vector`, best first.
+
+        `vector` has the shape `(dim,)`, with the `dim` of the embedder of the configuration.
+        """
         return await self._store.read(_search(self._log, vector, k, labels, parse))
 
     async def embedders(self, vector: Sequence[float], labels: Mapping[str, Json]) -> list[str]:

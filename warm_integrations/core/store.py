@@ -26,7 +26,7 @@ __all__ = ['T', 'Json', 'Step', 'Plan', 'MAX_ID_BYTES', 'MAX_TEXT_BYTES', 'MAX_T
            'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K',
            'MEANING_WEIGHT', 'PAYLOAD', 'MAX_DEPTH', 'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get',
            'Nearest', 'Recall', 'Store', 'single', 'to_json', 'check_nesting', 'stored_metadata', 'refuse', 'utf8',
-           'check_id', 'check_range', 'is_slight', 'check_batch', 'metadata_bytes', 'canonical', 'matches',
+           'check_id', 'check_range', 'metadata_bytes', 'is_slight', 'check_batch', 'canonical', 'matches',
            'check_filter', 'settled', 'connect']
 
 # %% ../../nbs/core/store.ipynb #4cade968
@@ -102,7 +102,7 @@ class Get:
 
     ids: Sequence[str]
 
-
+# %% ../../nbs/core/store.ipynb #447da3d0
 @dataclass(frozen=True, slots=True)
 class Nearest:
     """The `k` (1 to 100) documents nearest to a vector by cosine, best first: `list[Hit]`. Ties go by id.
@@ -208,7 +208,7 @@ def check_nesting(value: Json, depth: int = MAX_DEPTH) -> None:
     elif isinstance(value, float) and not math.isfinite(value):
         raise ValueError("NaN and infinity are no numbers of JSON; store null or a text in their place")
 
-
+# %% ../../nbs/core/store.ipynb #e90e6146
 def stored_metadata(document: Document) -> dict[str, Json]:
     """The metadata of a document with its payload in it, as warm-server keeps it."""
     return {**document.metadata, PAYLOAD: document.payload} if document.payload else dict(document.metadata)
@@ -241,6 +241,14 @@ def check_range(name: str, value: int, most: int) -> None:
     """Refuse a number outside 1 to `most`."""
     if not 1 <= value <= most:
         raise refuse(f"{name} must be 1..={most}")
+
+# %% ../../nbs/core/store.ipynb #3f27362f
+def metadata_bytes(document: Document, metadata: str) -> int:
+    """Bytes of JSON that a document's metadata takes with its payload in it; `metadata` is the JSON without."""
+    size = len(utf8(metadata))
+    if document.payload:
+        size += len(utf8(to_json({PAYLOAD: document.payload}))) - (1 if document.metadata else 2)
+    return size
 
 # %% ../../nbs/core/store.ipynb #1a93bc23
 def is_slight(documents: Sequence[Document]) -> bool:
@@ -276,14 +284,6 @@ def check_batch(documents: Sequence[Document]) -> list[str]:
     if source > MAX_BATCH_BYTES or total > MAX_BATCH_BYTES:
         raise refuse(f"batch exceeds {MAX_BATCH_BYTES} bytes of text or of metadata")
     return encoded
-
-
-def metadata_bytes(document: Document, metadata: str) -> int:
-    """Bytes of JSON that a document's metadata takes with its payload in it; `metadata` is the JSON without."""
-    size = len(utf8(metadata))
-    if document.payload:
-        size += len(utf8(to_json({PAYLOAD: document.payload}))) - (1 if document.metadata else 2)
-    return size
 
 # %% ../../nbs/core/store.ipynb #8334b5a4
 def canonical(value: Json) -> str:

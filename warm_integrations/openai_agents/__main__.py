@@ -92,7 +92,7 @@ def texts_of(items: Items) -> list[str]:
             raise ValueError(f"item {number} has {len(texts[-1])} characters of JSON; nothing was copied")
     return texts
 
-
+# %% ../../nbs/openai_agents/main.ipynb #8577b4a5
 async def write_history(items: Items, session: WarmSession, show: Callable[[int, int], None]) -> bool:
     """Fill an empty session, and say whether it then holds these items. `show` gets the number done and the total."""
     texts = texts_of(items)

@@ -69,7 +69,7 @@ def _item_to_text_slowly(item: TResponseInputItem) -> str:
         raise ItemError(f"an item is a JSON object, not a {type(item).__name__}")
     return text
 
-
+# %% ../../nbs/openai_agents/session.ipynb #503746f7
 def text_to_item(text: str) -> TResponseInputItem:
     """The item of a JSON text. `ValueError` where the text is damaged."""
     try:
