@@ -25,6 +25,7 @@ import tenacity
 
 from .config import WarmConfig
 from .errors import WarmError
+from .garbage import without_collections
 from warm_integrations.core.store import (
     MAX_K,
     MEANING_WEIGHT,
@@ -388,7 +389,8 @@ class HttpStore:
 
     def _understand(self, step: Step, reply: _Reply) -> Any:
         try:
-            return _answer(step, msgspec.json.decode(reply.content))
+            with without_collections():
+                return _answer(step, msgspec.json.decode(reply.content))
         except (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError):
             raise WarmError("not_warm_server", f"{self._origin} gave an answer of another shape") from None
 
