@@ -22,6 +22,7 @@ from typing import Any
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "examples")]
 import costs
 import growth
+import scale
 import sessions
 from paired import command_line
 
@@ -53,6 +54,7 @@ async def run(rounds: int) -> dict[str, Any]:
         "sessions": await sessions.run(rounds),
         "growth": await growth.run(rounds),
         "costs": await costs.run(rounds),
+        "scale": await scale.run(),
     }
 
 
