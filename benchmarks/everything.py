@@ -11,6 +11,7 @@ import asyncio
 import datetime
 import importlib.metadata
 import json
+import os
 import platform
 import sqlite3
 import subprocess
@@ -40,7 +41,7 @@ def machine() -> dict[str, str]:
     return {
         "day": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "python": platform.python_version(),
-        "system": platform.platform(),
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "sqlite": sqlite3.sqlite_version,
         "warm-server": output(find_warm_server(), "--version").split()[-1],
         "redis-server": output("redis-server", "--version").split()[2].removeprefix("v="),
