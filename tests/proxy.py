@@ -31,6 +31,7 @@ class Proxy:
         self.requests: list[Request] = []
         self.faults: list[list[Fault]] = []
         self._writers: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None] | None] = []
 
     @property
     def calls(self) -> list[str]:
@@ -55,9 +56,13 @@ class Proxy:
         for writer in self._writers:
             with suppress(ConnectionError):
                 await writer.wait_closed()
+        for task in filter(None, self._tasks):
+            task.cancel()  # of a connection that still waits for a fault or for the server
+            await asyncio.wait([task])
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
+        self._tasks.append(asyncio.current_task())
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 message, head = await _read_message(reader)
