@@ -284,11 +284,14 @@ async def test_keys_scopes_and_tenants(warm_server_binary: str, tmp_path: Path) 
             log, memory = AsyncPagedLog("talk", config), user_memory(config, "alice")
             return [log.newest(), log.info(), memory.list(), memory.recall("tea"), memory.get(memory_id("Tea."))]
 
-        def writing(config: WarmConfig) -> list[Any]:
+        def changing(config: WarmConfig) -> list[Any]:
             log, memory = AsyncPagedLog("talk", config), user_memory(config, "alice")
-            need_both = [log.append(["two"]), log.replace(["two"]), log.pop(), log.clear(), log.delete()]
-            need_both += [memory.remember("Coffee."), memory.forget_all()]
-            return [*need_both, memory.forget(memory_id("Tea.")), log.set_metadata({"two": 2})]
+            logged = [log.append(["two"]), log.replace(["two"]), log.pop(), log.clear(), log.delete()]
+            return [*logged, memory.remember("Coffee."), memory.forget_all()]
+
+        def writing(config: WarmConfig) -> list[Any]:
+            forget = user_memory(config, "alice").forget(memory_id("Tea."))
+            return [forget, AsyncPagedLog("talk", config).set_metadata({"two": 2})]
 
         async def content() -> list[Any]:
             return await asyncio.gather(*reading(config(full)))
@@ -298,12 +301,13 @@ async def test_keys_scopes_and_tenants(warm_server_binary: str, tmp_path: Path) 
         before = await content()
         assert before[0] == ["one"]
         assert await asyncio.gather(*reading(config(reader, "acme"))) == before
+        every = [reading, changing, writing]
         refused = [
-            ("unauthorized", "WARM_API_KEY", [None, "wrong", expired, early, disabled], None, (reading, writing)),
-            ("forbidden", "'read' and 'write'", [reader], None, [writing]),
-            ("forbidden", "'read' and 'write'", [writer], None, (reading, lambda config: writing(config)[:-2])),
-            ("tenant_forbidden", "tenant_id", [full], "other", (reading, writing)),
-            ("tenant_forbidden", "tenant_id", [foreign], "acme", (reading, writing)),
+            ("unauthorized", "WARM_API_KEY", [None, "wrong", expired, early, disabled], None, every),
+            ("forbidden", "'read' and 'write'", [reader], None, [changing, writing]),
+            ("forbidden", "'read' and 'write'", [writer], None, [reading, changing]),
+            ("tenant_forbidden", "tenant_id", [full], "other", every),
+            ("tenant_forbidden", "tenant_id", [foreign], "acme", every),
         ]
         for code, step, tokens, tenant, kinds in refused:
             for call in [call for kind in kinds for token in tokens for call in kind(config(token, tenant))]:

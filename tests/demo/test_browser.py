@@ -18,6 +18,8 @@ from demo.running import App, chromium
 from local_server import LocalServer
 from warm_integrations.core import WarmConfig
 
+pytest.importorskip("streamlit", reason="the chat needs Python 3.11 or newer")
+
 on_one_store = pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)  # what no store has a part in
 
 expect.set_options(timeout=20_000)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-import streamlit as st
-from streamlit.testing.v1 import AppTest
 
 from warm_integrations.core import WarmConfig
 from warm_integrations.openai_agents import WarmSession
 
+st = pytest.importorskip("streamlit", reason="the chat needs Python 3.11 or newer")
+AppTest = pytest.importorskip("streamlit.testing.v1").AppTest
+
 APP = Path(__file__).parents[2] / "examples" / "chat" / "app.py"
 
-OpenPage = Callable[..., AppTest]
+OpenPage = Callable[..., Any]
 
 on_one_store = pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)  # what no store has a part in
 

@@ -60,18 +60,18 @@ def as_text(error: BaseException) -> str:
 
 
 def as_rich(error: BaseException) -> str:
-    console = rich.console.Console(file=io.StringIO(), width=10_000)
-    shown = rich.traceback.Traceback.from_exception(
+    """The locals that rich would print, without the boxes around them."""
+    trace = rich.traceback.Traceback.extract(
         type(error),
         error,
         error.__traceback__,
         show_locals=True,
-        locals_max_length=None,
-        locals_max_string=None,
+        locals_max_length=None,  # type: ignore[arg-type]
+        locals_max_string=None,  # type: ignore[arg-type]
         locals_hide_dunder=False,
     )
-    console.print(shown)
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    frames = [frame for stack in trace.stacks for frame in stack.frames]
+    return "\n".join(f"{name} = {node}" for frame in frames for name, node in (frame.locals or {}).items())
 
 
 class Kept(Transport):
@@ -259,7 +259,7 @@ async def held(proxy: Proxy) -> AsyncIterator[asyncio.Event]:
         loop.call_soon_threadsafe(reached.set)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
 
-    proxy.faults = [[hold, "pass"] for _ in range(1000)]
+    proxy.faults = [[hold, "drop before"] for _ in range(1000)]
     yield reached
     go_on.set()
 
@@ -399,7 +399,7 @@ def test_keys_are_part_of_what_a_configuration_is() -> None:
 def test_a_pickle_holds_the_keys_as_promised() -> None:
     """Whoever gets it is meant to go on with the same store; an error's pickle holds none."""
     made = config("http://h")
-    for kept in (made, AsyncPagedLog("talk", made)):
+    for kept in (made, AsyncPagedLog("talk", made), WarmSession("talk", made)):
         assert KEY.encode() in pickle.dumps(kept)
         assert MASK_KEY.encode() in pickle.dumps(kept)
     assert b"s3cret" not in pickle.dumps(WarmError("unauthorized", "no"))

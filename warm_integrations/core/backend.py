@@ -99,6 +99,8 @@ _MAX_TAG_CHARS = 64
 
 def check_record(record: Record, dim: int) -> Record:
     """The record itself. `ValueError` for one that cannot be stored."""
+    if not isinstance(record, Record):
+        raise ValueError(f"a record is a Record, not {type(record).__name__}")
     if not isinstance(record.text, str) or not record.text.strip():
         raise ValueError("a record's text must be text that is not empty")
     if escape_surrogates(record.text) != record.text:
@@ -219,7 +221,7 @@ class AsyncWarmBackend:
         """The `k` records that answer `query` best, by words and by meaning, best first.
 
         Args:
-            query: a question or some words, at most 8 KiB of them count.
+            query: a question or some words; at most 8 KiB of words count, and 65,536 characters.
             k: how many, 1 to `config.max_fetch`.
             filter: only records whose metadata has each of these keys with an equal JSON value;
                 the store applies it before ranking.
@@ -233,7 +235,8 @@ class AsyncWarmBackend:
         if not isinstance(query, str) or not query.strip():
             raise ValueError("query must be text that is not empty")
         self._check_k(k)
-        return await self._store.read(self._recall(query, k, _filter(filter), only))
+        # No more than a text may have: to embed a megabyte takes seconds.
+        return await self._store.read(self._recall(query[:MAX_TEXT_BYTES], k, _filter(filter), only))
 
     async def similar(
         self, text: str, k: int = 3, filter: Mapping[str, Json] | None = None, *, only: Condition | None = None
@@ -243,11 +246,13 @@ class AsyncWarmBackend:
         With `text_queries`, where no vectors are at hand, there are none.
         """
         self._check_open()
+        if not isinstance(text, str):
+            raise ValueError(f"text must be text, not {type(text).__name__}")
         self._check_k(k)
         scope = {**_filter(filter), **self._mine()}
         if self.config.text_queries:
             return []
-        [vector] = masked(self.config, self.config.embedder.embed_documents([text]))
+        [vector] = masked(self.config, self.config.embedder.embed_documents([text[:MAX_TEXT_BYTES]]))
         return await self._store.read(self._ranked(lambda n: Nearest(vector, n, scope), k, only))
 
     async def get(self, ids: Sequence[str]) -> Sequence[Recalled]:
@@ -326,6 +331,8 @@ class AsyncWarmBackend:
             raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {self.config.max_fetch}")
 
     def _ids(self, ids: Sequence[str]) -> Sequence[str]:
+        if isinstance(ids, (str, bytes)):  # else each of its characters would name a record
+            raise ValueError(f"ids is a list of ids, not {type(ids).__name__}")
         return [self._prefix + id for id in dict.fromkeys(id for id in ids if _is_id(id))]
 
     def _mine(self) -> dict[str, Json]:

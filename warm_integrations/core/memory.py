@@ -67,6 +67,10 @@ def _time(text: Any) -> datetime:
     return time
 
 
+def _is_span(value: object) -> bool:
+    return isinstance(value, timedelta) and timedelta(0) < value <= timedelta(days=365_000)
+
+
 def _union(tags: Sequence[str], more: Sequence[str]) -> Sequence[str]:
     return tuple(dict.fromkeys([*tags, *more]))
 
@@ -116,8 +120,8 @@ class UserMemory:
     def __init__(self, backend: AsyncWarmBackend, user_id: str, *, expires_after: timedelta | None = None) -> None:
         if not isinstance(user_id, str) or not user_id:
             raise ValueError(f"user_id must be text that is not empty, not {user_id!r}")
-        if expires_after is not None and not timedelta(0) < expires_after <= timedelta(days=365_000):
-            raise ValueError(f"expires_after must be longer than nothing and at most 1000 years, not {expires_after!r}")
+        if expires_after is not None and not _is_span(expires_after):
+            raise ValueError(f"expires_after is a timedelta above nothing, at most 1000 years, not {expires_after!r}")
         self.user_id, self._backend, self._expires_after = user_id, backend, expires_after
         self._prefix = digest("user", user_id)[:24] + "/"
         self._filter = {"user": digest("user", user_id)}

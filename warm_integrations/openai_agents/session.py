@@ -247,7 +247,7 @@ class WarmSession(SessionABC):
             raise ValueError("query must be text that is not empty")
         if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {MAX_K}")
-        [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
+        [vector] = masked(self.config, [self.config.embedder.embed_query(query[:MAX_TEXT_BYTES])])
         found = await log.search(vector, k, self._labels(), text_to_item)
         if not found:
             await self._check_embedder(vector)
