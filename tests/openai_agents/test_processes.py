@@ -6,7 +6,6 @@ import asyncio
 import copy
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -16,7 +15,6 @@ import pytest
 from agents import Agent, Runner
 from agents.testing import ScriptedModel, assistant_message
 
-from local_server import LocalServer
 from warm_integrations.core import WarmConfig
 from warm_integrations.openai_agents import WarmSession
 
@@ -57,17 +55,6 @@ for store in range(40):
     session = WarmSession("s", WarmConfig(url=f"{url}-{store}.db?synchronous=normal", tenant_id=tenant))
     asyncio.run(session.add_items(items(store)))
 turn()
-"""
-
-ENDLESS = """
-async def main():
-    append = 0
-    while True:
-        await session.add_items(items(append))
-        append += 1
-        print(append, flush=True)
-
-asyncio.run(main())
 """
 
 
@@ -141,43 +128,6 @@ def test_eight_processes_open_a_fresh_store_at_once(config):
         assert len(items) == 8 * 3
         assert {item["writer"] for item in items} == {str(number) for number in range(8)}
         check_appends(items, {})
-
-
-@pytest.mark.timeout(300)
-def test_a_killed_process_leaves_whole_appends(config):
-    for number in range(1, 6):
-        with processes(1, ENDLESS, config) as [process]:
-            for _ in range(7 * number):
-                done = int(process.stdout.readline())
-            os.kill(process.pid, signal.SIGKILL)
-            done = max(done, *map(int, process.stdout.read().split()), 0)
-        items = read(config)
-        assert len(items) in (3 * done, 3 * done + 3)  # the last one may have been on its way
-        check_appends(items, {"0": len(items) // 3})
-        session = WarmSession("s", config)
-        asyncio.run(session.add_items(users("next")))
-        assert asyncio.run(session.pop_item()) == user("next")
-        asyncio.run(session.clear_session())
-
-
-@pytest.mark.timeout(300)
-def test_a_killed_server_leaves_whole_appends(warm_server_binary, tmp_path):
-    with LocalServer(tmp_path) as server:
-        config = WarmConfig(url=server.url, tenant_id="t")
-        for number in range(1, 4):
-            with processes(1, ENDLESS, config) as [process]:
-                for _ in range(7 * number):
-                    process.stdout.readline()
-                server.kill()
-                server.start()
-                for _ in range(7):  # it goes on by itself
-                    done = int(process.stdout.readline())
-                process.kill()
-                done = max(done, *map(int, process.stdout.read().split()), 0)
-            items = read(config)
-            assert len(items) in (3 * done, 3 * done + 3)
-            check_appends(items, {"0": len(items) // 3})
-            asyncio.run(WarmSession("s", config).clear_session())
 
 
 async def append_each(session, *texts):
