@@ -163,6 +163,28 @@ async def test_a_server_that_stays_busy_is_given_up_after_the_timeout(proxy: Pro
     assert 1 < len(proxy.requests) < 100
 
 
+async def test_busy_answers_use_up_no_retries(proxy: Proxy, log: AsyncPagedLog) -> None:
+    proxy.faults = [["pass"], *[[answer(503, "server_busy", Retry_After="0")]] * 3, ["drop after"]]
+    await again(log, retries=1).append(["one"])
+    assert await log.newest() == ["one"]
+
+
+async def test_a_wait_past_the_timeout_is_not_begun(proxy: Proxy, log: AsyncPagedLog) -> None:
+    proxy.faults = [[answer(429, "rate_limited", Retry_After="3600")]]
+    with pytest.raises(WarmError, match="Try again later") as caught:
+        await log.newest()
+    assert caught.value.code == "rate_limited"
+    assert len(proxy.requests) == 1
+
+
+@pytest.mark.parametrize("fault", ["drip", "endless"])
+async def test_an_answer_without_end_is_left(proxy: Proxy, log: AsyncPagedLog, fault: str) -> None:
+    proxy.faults = [[fault]]
+    with pytest.raises(WarmError) as caught:
+        await again(log, timeout=0.5 if fault == "drip" else 60, retries=0).newest()
+    assert caught.value.code == ("no_answer" if fault == "drip" else "not_warm_server")
+
+
 async def test_a_committed_write_is_not_repeated(proxy: Proxy, log: AsyncPagedLog) -> None:
     await log.append(["one"])
     proxy.reset()
