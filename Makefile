@@ -14,7 +14,7 @@ CHAT := $(BIN)/streamlit run examples/chat/app.py
 export PATH := $(abspath $(BIN)):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup server test demo demo-server replay bench-recall bench-chat soak screenshots notebooks docs export readme format check clean
+.PHONY: help setup server test demo demo-server replay bench bench-recall bench-chat soak screenshots notebooks docs export readme format check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,10 @@ demo-server: setup server ## Open the chat on a local warm-server, with its data
 replay: setup ## Time a long conversation: make replay DATA=file.json [WARM_URL=http://...]
 	@[ -n "$(DATA)" ] || { echo "Which conversation? make replay DATA=file.json"; exit 1; }
 	$(BIN)/python benchmarks/replay.py "$(DATA)" $(ARGS)
+
+bench: setup server ## Measure beside the SDK's own sessions, on a quiet machine with redis-server
+	@command -v redis-server >/dev/null || { echo "No redis-server: apt-get install redis-server"; exit 1; }
+	$(BIN)/python benchmarks/everything.py $(ARGS)
 
 bench-chat: setup ## Measure the chat on a conversation of 2,000 items, in Chromium
 	$(BIN)/python benchmarks/chat.py $(ARGS)

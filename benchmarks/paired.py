@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import random
 import statistics
@@ -32,3 +33,22 @@ def summary(times: list[float]) -> dict[str, float]:
     """Median, and the quartiles around it."""
     low, middle, high = statistics.quantiles(times, n=4)
     return {"median": round(middle, 4), "low": round(low, 4), "high": round(high, 4)}
+
+
+async def compared(title: str, contenders: Mapping[str, Work], rounds: int) -> dict[str, Any]:
+    """Time all, print it, and return it with the ratios of the first one's median to each other's."""
+    figures = {name: summary(times) for name, times in (await paired(contenders, rounds)).items()}
+    first, *others = figures
+    ratios = {name: round(figures[first]["median"] / figures[name]["median"], 3) for name in others}
+    print(title)
+    for name, figure in figures.items():
+        ratio = f"   ratio {ratios[name]:.2f}" if name in ratios else ""
+        print(f"  {name:20} {figure['median']:8.3f} ms  ({figure['low']:.3f} to {figure['high']:.3f}){ratio}")
+    return {"title": title, "times": figures, "ratios": ratios}
+
+
+def command_line(doc: str | None) -> argparse.Namespace:
+    """The options that all benchmarks take."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=300, help="how often each is timed")
+    return parser.parse_args()

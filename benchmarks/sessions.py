@@ -1,6 +1,6 @@
 """WarmSession beside the sessions of the OpenAI Agents SDK, in one run.
 
-    python benchmarks/sessions.py [--rounds N] [--json RESULTS.json]
+    python benchmarks/sessions.py [--rounds N]
 
 Each operation is timed on all of them in turns. Times are medians in milliseconds, with their quartiles; the ratio
 is that of WarmSession's median to the fastest anchor's. "sync" has every commit on the disk before it returns
@@ -10,18 +10,15 @@ is that of WarmSession's median to the fastest anchor's. "sync" has every commit
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import json
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -29,43 +26,16 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "exampl
 from agents import SQLiteSession
 from agents.extensions.memory import AsyncSQLiteSession, RedisSession, SQLAlchemySession
 from agents.memory import Session
-from paired import Work, paired, summary
+from paired import Work, command_line, compared
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from conversations import Make, filled, turn
 from local_server import LocalServer
 from warm_integrations.core import WarmConfig
 from warm_integrations.openai_agents import WarmSession
 
-Make = Callable[[], Awaitable[Session]]  # a new session of the kind, empty
 OURS = "WarmSession"
-
-
-def turn(number: int) -> list[Any]:
-    """A question and an answer, of some 40 and 400 characters."""
-    answer = f"Answer {number}: " + "the quick brown fox jumps over the lazy dog; " * 8
-    return [
-        {"role": "user", "content": f"What is the answer to question {number}?"},
-        {
-            "id": f"msg_{number:024x}",
-            "content": [{"annotations": [], "text": answer, "type": "output_text", "logprobs": []}],
-            "role": "assistant",
-            "status": "completed",
-            "type": "message",
-        },
-    ]
-
-
-def history(count: int) -> list[Any]:
-    return [item for number in range(count // 2) for item in turn(number)]
-
-
-async def filled(make: Make, count: int) -> Session:
-    session = await make()
-    items = history(count)
-    for first in range(0, count, 1000):
-        await session.add_items(items[first : first + 1000])
-    return session
 
 
 class UnsyncedSQLiteSession(SQLiteSession):
@@ -168,15 +138,8 @@ async def measure(title: str, kinds: dict[str, Make], rounds: int) -> list[dict[
     sessions = {name: await filled(make, 10_000) for name, make in kinds.items()}
     for operation in ("newest 50", "read all", "append 2", "pop"):
         count = max(10, rounds // 10) if operation == "read all" else rounds
-        times = await paired({name: work(operation, session) for name, session in sessions.items()}, count)
-        figures = {name: summary(values) for name, values in times.items()}
-        ours = figures[OURS]["median"]
-        ratios = {name: round(ours / figure["median"], 3) for name, figure in figures.items() if name != OURS}
-        print(f"{title}, {operation} of 10,000")
-        for name, figure in figures.items():
-            ratio = "" if name == OURS else f"   ratio {ratios[name]:.2f}"
-            print(f"  {name:20} {figure['median']:8.3f} ms  ({figure['low']:.3f} to {figure['high']:.3f}){ratio}")
-        results.append({"title": title, "operation": operation, "times": figures, "ratios": ratios})
+        contenders = {name: work(operation, session) for name, session in sessions.items()}
+        results.append(await compared(f"{title}: {operation}", contenders, count))
     return results
 
 
@@ -195,17 +158,6 @@ async def run(rounds: int) -> list[dict[str, Any]]:
     return results
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--json", type=Path, metavar="RESULTS.json")
-    options = parser.parse_args()
-    start = time.perf_counter()
-    results = asyncio.run(run(options.rounds))
-    print(f"{time.perf_counter() - start:.0f} s")
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    rounds = command_line(__doc__).rounds
+    asyncio.run(run(rounds))

@@ -1,9 +1,10 @@
-"""A proxy between a client and a real warm-server, which counts requests and can lose answers."""
+"""A proxy between a client and a real warm-server, which counts requests and can spoil answers."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +20,15 @@ class Request:
 
 
 Fault = Callable[[], object] | bytes | str
-"""`"drop before"` or `"drop after"` the server has answered, bytes to answer with, or a call to make in between."""
+"""A step of what happens to a request: bytes to answer with, a call to make in between, or one of
+
+- `"pass"`: the server's answer; `"forward"`: it is asked, but its answer kept back
+- `"drop before"`, `"drop after"` it has answered: the connection ends
+- `"stall"`: nothing, until the client gives up
+- `"cut"`: the connection ends in the middle of the answer; `"truncate"`: a whole answer with half of the body
+- `"drip"`: a byte now and then, without end; `"endless"`: as many as the client takes
+"""
+_ENDLESS = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 class Proxy:
@@ -30,8 +39,7 @@ class Proxy:
         self._target = (parts.hostname, parts.port)
         self.requests: list[Request] = []
         self.faults: list[list[Fault]] = []
-        self._writers: list[asyncio.StreamWriter] = []
-        self._tasks: list[asyncio.Task[None] | None] = []
+        self._connections: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
     @property
     def calls(self) -> list[str]:
@@ -50,47 +58,57 @@ class Proxy:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
+        """All that was to be forwarded has been."""
         self._server.close()
-        for writer in self._writers:
+        for _ in range(5):  # the turns in which a connection that was just accepted comes to its task
+            await asyncio.sleep(0)
+        for writer in self._connections.values():
             writer.close()
-        for writer in self._writers:
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-        for task in filter(None, self._tasks):
-            task.cancel()  # of a connection that still waits for a fault or for the server
-            await asyncio.wait([task])
+        await asyncio.gather(*filter(None, self._connections))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.append(writer)
-        self._tasks.append(asyncio.current_task())
+        self._connections[asyncio.current_task()] = writer
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 message, head = await _read_message(reader)
                 method, path, _ = head[0].split(" ", 2)
                 self.requests.append(Request(method, path, _headers(head)))
-                if not await self._answer(message, self.requests[-1], writer):
+                if not await self._answer(message, self.requests[-1], reader, writer):
                     break
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
-    async def _answer(self, message: bytes, request: Request, writer: asyncio.StreamWriter) -> bool:
+    async def _answer(
+        self, message: bytes, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Whether the connection goes on."""
         for fault in self.faults.pop(0) if self.faults else ["pass"]:
-            if fault == "drop before":
-                return False
             if isinstance(fault, bytes):
                 writer.write(fault)
                 await writer.drain()
                 return False
             if callable(fault):
                 await asyncio.to_thread(fault)
-                continue
-            answer = await self._forward(message)
-            if fault == "drop after":
-                writer.transport.abort()
+            elif fault == "drop before":
                 return False
-            if fault == "pass":
-                request.answer_bytes = len(answer)
-                writer.write(answer)
-                await writer.drain()
+            elif fault == "stall":
+                with suppress(ConnectionError):
+                    await reader.read(1)
+            elif fault in ("drip", "endless"):
+                await _answer_without_end(writer, fault)
+            else:
+                answer = await self._forward(message)
+                if fault == "pass":
+                    request.answer_bytes = len(answer)
+                    writer.write(answer)
+                    await writer.drain()
+                elif fault != "forward":
+                    writer.write(_spoiled(answer, fault))
+                    with suppress(ConnectionError):
+                        await writer.drain()
+                    writer.transport.abort() if fault == "drop after" else writer.close()
+                    return False
         return True
 
     async def _forward(self, message: bytes) -> bytes:
@@ -108,6 +126,23 @@ async def _read_message(reader: asyncio.StreamReader) -> tuple[bytes, list[str]]
     raw = await reader.readuntil(b"\r\n\r\n")
     head = raw.decode().split("\r\n")
     return raw + await reader.readexactly(int(_headers(head).get("content-length", 0))), head
+
+
+async def _answer_without_end(writer: asyncio.StreamWriter, fault: str) -> None:
+    writer.write(_ENDLESS)
+    size, pause = (1, 0.02) if fault == "drip" else (1 << 16, 0)
+    while not writer.is_closing():
+        writer.write(b"%x\r\n%b\r\n" % (size, b" " * size))
+        await writer.drain()
+        await asyncio.sleep(pause)
+
+
+def _spoiled(answer: bytes, fault: str) -> bytes:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    half = body[: len(body) // 2]
+    if fault == "truncate":
+        return re.sub(rb"(?i)(content-length: )\d+", rb"\g<1>%d" % len(half), head) + b"\r\n\r\n" + half
+    return head + b"\r\n\r\n" + half if fault == "cut" else b""
 
 
 def _headers(head: list[str]) -> dict[str, str]:

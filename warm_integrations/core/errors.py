@@ -31,7 +31,17 @@ NEXT_STEP = {
     "damaged": "Restore the file from a backup, or run sqlite3's .recover on a copy of it.",
     "mixed_embedders": "Use that embedder, or run: python -m warm_integrations.core reembed",
     "other_embedder": "Search with the embedder that the session was written with, or write it anew.",
+    "database": "Look the message up at https://sqlite.org/rescode.html; nothing of this write was kept.",
 }
+
+
+def _general_step(status: int | None) -> str:
+    """What to do about a code that only warm-server knows."""
+    if status in (408, 409, 429, 503):
+        return "Try again later."
+    if status is not None and status >= 500:
+        return "Look for the request in the server's log, and read before you repeat it: it may have been carried out."
+    return "Correct what was asked for; nothing of it was done."
 
 # %% ../../nbs/core/errors.ipynb #b298f81b
 class WarmError(Exception):
@@ -59,8 +69,8 @@ class WarmError(Exception):
         if self.request_id is not None:
             facts.append(f"request {self.request_id}")
         # warm-server has one code for all unacceptable values, so this hint, and only it, looks at the words
-        step = NEXT_STEP.get("wrong_dimension" if "must have exactly" in self.detail else self.code)
-        return f"{self.detail} ({', '.join(facts)})" + (f". {step}" if step else "")
+        code = "wrong_dimension" if "must have exactly" in self.detail else self.code
+        return f"{self.detail} ({', '.join(facts)}). {NEXT_STEP.get(code) or _general_step(self.status)}"
 
 
 def _rebuild(code: str, detail: str, status: int | None, request_id: str | None) -> WarmError:

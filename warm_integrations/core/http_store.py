@@ -13,20 +13,24 @@ import ssl
 import threading
 import uuid
 import warnings
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import anyio
 import httpx
 import msgspec
 import tenacity
 
 from .config import WarmConfig
 from .errors import WarmError
+from .garbage import without_collections
 from warm_integrations.core.store import (
     MAX_K,
+    MAX_METADATA_BYTES,
+    MAX_TEXT_BYTES,
     MEANING_WEIGHT,
     PAYLOAD,
     Delete,
@@ -129,27 +133,55 @@ def _split(metadata: dict[str, Json]) -> tuple[str, dict[str, Json]]:
     return payload if isinstance(payload, str) else "", metadata
 
 
-def _hit(found: Mapping[str, Any]) -> Hit:
-    return Hit(found["id"], found["score"], *_split(found["metadata"]), found["text"] or "")
+class _Kept(msgspec.Struct):
+    id: str
+    metadata: dict[str, Any]
+    score: float = 0.0
+    text: str | None = None
 
 
-def _answer(step: Step, reply: Any) -> Any:
-    """What `step` asked for, from the JSON of the response."""
+class _Body(msgspec.Struct):
+    """The JSON of a reply: what is looked at of any."""
+
+    documents: list[_Kept] | None = None
+    matches: list[_Kept] | None = None
+    results: list[_Kept] | None = None
+    forgotten: list[str] | None = None
+    added: int | None = None
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+
+
+def _hits(found: list[_Kept] | None) -> list[Hit]:
+    return [Hit(one.id, one.score, *_split(one.metadata), one.text or "") for one in _given(found)]
+
+
+def _given(part: T | None) -> T:
+    """A part of the body that a reply to this step has."""
+    if part is None:
+        raise ValueError("the body of a reply to another step")
+    return part
+
+
+def _answer(step: Step, body: _Body) -> Any:
+    """What `step` asked for, from the body of the reply."""
     match step:
         case Scan():
-            mine = [(d["id"], _split(d["metadata"])) for d in reply["documents"] if d["id"].startswith(step.prefix)]
+            mine = [(d.id, _split(d.metadata)) for d in _given(body.documents) if d.id.startswith(step.prefix)]
             return [Row(id, payload, metadata or None) for id, (payload, metadata) in mine]
         case Put():
+            _given(body.added)
             return None
         case Delete():
-            return reply["forgotten"]
+            return _given(body.forgotten)
         case Get():
-            hits = {hit.id: hit for hit in map(_hit, reply["matches"])}
+            hits = {hit.id: hit for hit in _hits(body.matches)}
             return [hits[id] for id in dict.fromkeys(step.ids) if id in hits]
         case Nearest():
-            return [_hit(match) for match in reply["matches"]]
+            return _hits(body.matches)
         case Recall():
-            return [_hit(found) for found in (reply["results"] if "results" in reply else reply["matches"])]
+            return _hits(body.matches if body.results is None else body.results)
 
 # %% ../../nbs/core/http_store.ipynb #78f90a29
 class _Again(Exception):
@@ -162,15 +194,21 @@ class _Again(Exception):
 class _Reply(NamedTuple):
     status: int
     headers: httpx.Headers
-    content: bytes
+    content: bytearray
+
+
+class _Problem(msgspec.Struct):
+    code: str
+    detail: str
+    request_id: str | None = None
 
 
 def _problem(reply: _Reply, origin: str) -> WarmError:
     status = reply.status
     try:
-        problem = msgspec.json.decode(reply.content)
-        return WarmError(problem["code"], problem["detail"], status=status, request_id=problem.get("request_id"))
-    except (msgspec.MsgspecError, ValueError, TypeError, KeyError):
+        problem = msgspec.json.decode(reply.content, type=_Problem)
+        return WarmError(problem.code, problem.detail, status=status, request_id=problem.request_id)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return WarmError(
             "not_warm_server", f"{origin} answered status {status} without a problem report", status=status
         )
@@ -204,7 +242,8 @@ def _check(reply: _Reply, origin: str) -> None:
         return
     problem = _problem(reply, origin)
     if problem.status in _NOT_NOW and problem.code != "quota_exceeded":
-        raise _Again(problem, lost=False, wait=_retry_after(reply))
+        by_another = problem.code == "not_warm_server"  # a gateway, say, which may have asked the server
+        raise _Again(problem, lost=by_another, wait=_retry_after(reply))
     raise problem
 
 # %% ../../nbs/core/http_store.ipynb #ada9c347
@@ -291,6 +330,20 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
+# %% ../../nbs/core/http_store.ipynb #def3af74
+_MOST_BYTES = MAX_METADATA_BYTES + 2 * MAX_TEXT_BYTES  # of a document, where not all of its text needs an escape
+
+
+def _most_bytes(step: Step) -> int:
+    match step:
+        case Scan():
+            documents = step.limit
+        case Nearest() | Recall():
+            documents = step.k
+        case _:
+            documents = MAX_K
+    return (documents + 1) * _MOST_BYTES
+
 # %% ../../nbs/core/http_store.ipynb #f8e02b21
 _HEADERS = {"user-agent": "warm-integrations", "content-type": "application/json", "accept-encoding": "identity"}
 _parsed = lru_cache(maxsize=1024)(httpx.URL)
@@ -310,7 +363,8 @@ class HttpStore:
         self._config, self._dim = config, config.embedder.dim
         self._origin = config.url
         self._base = "http://localhost" if config.scheme == "unix" else config.url
-        self._timeout = {"timeout": httpx.Timeout(config.timeout).as_dict()}
+        # less for the connection, so that a server out of reach is told from one that does not answer
+        self._timeout = {"timeout": httpx.Timeout(config.timeout, connect=0.9 * config.timeout).as_dict()}
         self._headers = httpx.Headers(_HEADERS)
         if config.api_key is not None:
             self._headers["authorization"] = f"Bearer {config.api_key.get_secret_value()}"
@@ -341,18 +395,22 @@ class HttpStore:
     async def _carry_out(self, step: Step) -> Any:
         method, path, body = _request(step, self._dim, self._config.text_queries)
         key = uuid.uuid4().hex if isinstance(step, (Put, Delete)) else ""
-        pool, content, lost = await _pool(self._config), utf8(body), False
+        pool, content, most, lost = await _pool(self._config), utf8(body), _most_bytes(step), False
         try:
+            failed: _Again | None = None
             try:  # nearly always enough, so the machinery of repetition is not set up for it
-                reply = await self._send(pool, method, path, key, content)
+                reply = await self._send(pool, method, path, key, content, most)
             except _Again as failure:
-                reply, lost = await self._send_again(failure, pool, method, path, key, content)
+                failed = failure
+            if failed is not None:  # out here, so that a later error does not drag this one along
+                reply, lost = await self._send_again(failed, pool, method, path, key, content, most)
             answer = self._understand(step, reply)
         except _Again as failure:
             code = "no_answer" if failure.lost else failure.error.code
             raise WarmError(code, failure.error.detail, status=failure.error.status) from None
         except WarmError as error:
-            if error.code != "mutation_committed" or (isinstance(step, Delete) and step.purge):
+            written = isinstance(step, Put) or (isinstance(step, Delete) and not step.purge)
+            if error.code != "mutation_committed" or not written:
                 raise
             # The write is durable, only the server's own view of it is not; its items are whole in the journal.
             _log.warning("warm-server reported a committed write with a failed follow-up: %s", error)
@@ -370,7 +428,7 @@ class HttpStore:
         await self._carry_out(Delete([spent.id], purge=True))
 
     async def _send_again(
-        self, failed: _Again, pool: _Pool, method: str, path: str, key: str, content: bytes
+        self, failed: _Again, pool: _Pool, method: str, path: str, key: str, content: bytes, most: int
     ) -> tuple[_Reply, bool]:
         """The reply after a first attempt that failed, and whether an answer was lost."""
         lost, first = failed.lost, True
@@ -380,7 +438,7 @@ class HttpStore:
                     first = False
                     raise failed
                 try:
-                    reply = await self._send(pool, method, path, key, content)
+                    reply = await self._send(pool, method, path, key, content, most)
                 except _Again as failure:
                     failure.lost = lost = lost or failure.lost
                     raise
@@ -388,8 +446,9 @@ class HttpStore:
 
     def _understand(self, step: Step, reply: _Reply) -> Any:
         try:
-            return _answer(step, msgspec.json.decode(reply.content))
-        except (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError):
+            with without_collections():
+                return _answer(step, _decode(reply.content))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             raise WarmError("not_warm_server", f"{self._origin} gave an answer of another shape") from None
 
     def _check_claim(self, ids: Sequence[str], removed: Sequence[str]) -> None:
@@ -397,7 +456,7 @@ class HttpStore:
         if set(ids) - set(removed):
             raise WarmError("no_answer", f"{self._origin} restarted while it was deleting")
 
-    async def _send(self, pool: _Pool, method: str, path: str, key: str, body: bytes) -> _Reply:
+    async def _send(self, pool: _Pool, method: str, path: str, key: str, body: bytes, most: int) -> _Reply:
         failure: Exception | None = None
         async with pool.slots:
             try:
@@ -410,28 +469,42 @@ class HttpStore:
                     content=body,
                     extensions=self._timeout,
                 )
-                response = await pool.transport.handle_async_request(request)
-                assert isinstance(response.stream, httpx.AsyncByteStream)
-                try:
-                    content = b"".join([part async for part in response.stream])
-                finally:
-                    await response.stream.aclose()
+                with anyio.fail_after(self._config.timeout):  # httpx's own time-outs begin anew with each part
+                    reply = await self._receive(await pool.transport.handle_async_request(request), most)
             except httpx.RequestError as error:
                 failure = _connection_failure(error, self._origin)
+            except TimeoutError:
+                failure = _Again(WarmError("no_answer", f"no whole answer from {self._origin} in time"), lost=True)
         if failure is not None:  # raised out here, since httpx's error holds the request with its key
             raise failure
-        reply = _Reply(response.status_code, response.headers, content)
         _check(reply, self._origin)
         return reply
+
+    async def _receive(self, response: httpx.Response, most: int) -> _Reply:
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        content = bytearray()
+        try:
+            async for part in response.stream:
+                content += part
+                if len(content) > most:
+                    raise WarmError("not_warm_server", f"{self._origin} gave an answer of more than {most} bytes")
+        finally:
+            await response.stream.aclose()
+        return _Reply(response.status_code, response.headers, content)
 
     def _attempts(self) -> tenacity.AsyncRetrying:
         backoff = tenacity.wait_random_exponential(multiplier=0.1, max=2)
 
+        too_late = tenacity.stop_before_delay(self._config.timeout)
+        unanswered = 0
+
         def stop(state: tenacity.RetryCallState) -> bool:
+            nonlocal unanswered
             failure = state.outcome.exception() if state.outcome else None
-            not_now = isinstance(failure, _Again) and failure.error.status in _NOT_NOW
-            patient = not_now and (state.seconds_since_start or 0) < self._config.timeout
-            return state.attempt_number > self._config.retries and not patient
+            if isinstance(failure, _Again) and failure.error.status in _NOT_NOW:
+                return too_late(state)
+            unanswered += 1
+            return unanswered > self._config.retries
 
         def wait(state: tenacity.RetryCallState) -> float:
             failure = state.outcome.exception() if state.outcome else None

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from .catalog import LogInfo, creation, digest, entry, list_logs, note
 from .config import WarmConfig
 from .errors import WarmError
+from .garbage import without_collections
 from warm_integrations.core.store import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
@@ -357,13 +358,14 @@ def _pages(log: _Log, limit: int | None, parse: Callable[[str], Any]) -> Plan[li
         seen = 1 if last else 0
         if len(rows) > 1:
             before_last, last = rows[-2].id, rows[-1].id
-        for text in tail.texts(rows[seen:], size - seen):
-            try:
-                found.append(parse(text))
-            except ValueError:
-                tail.skipped += 1
-            if len(found) == limit:
-                break
+        with without_collections():
+            for text in tail.texts(rows[seen:], size - seen):
+                try:
+                    found.append(parse(text))
+                except ValueError:
+                    tail.skipped += 1
+                if len(found) == limit:
+                    break
         page *= 4
         size = min(page + 1, MAX_PAGE)
     log.learn(tail)

@@ -37,6 +37,7 @@ def unit(values: Sequence[float], dim: int, what: str) -> NDArray[np.float32]:
 # %% ../../nbs/core/ranking.ipynb #b646db29
 _K1, _B = 1.2, 0.75
 _ROUNDING = 1e-6
+_LOWEST = float(np.finfo(np.float32).min)  # of a score; what has none has minus infinity
 
 
 class Candidates:
@@ -98,7 +99,8 @@ class Candidates:
     def nearest(self, query: NDArray[np.float32], k: int) -> dict[str, float]:
         """The cosines of the `k` vectors nearest to a unit vector of shape `(dim,)`, by id, the best first."""
         rough = self._matrix[: len(self._ids)] @ query
-        rough[self._holes] = -np.inf
+        if self._holes:
+            rough[self._holes] = -np.inf
         chosen = _highest(rough, k, _ROUNDING)
         exact = (self._matrix[chosen] * query.astype(np.float64)).sum(axis=1)
         return self._best(chosen, exact, k)
@@ -141,7 +143,7 @@ class Candidates:
 def _highest(scores: NDArray[np.floating], k: int, margin: float = 0.0) -> NDArray[np.intp]:
     """Where the `k` highest scores are, and those within `margin` of them; a partition is quicker than a sort."""
     last = np.partition(scores, -k)[-k] - margin if k < len(scores) else -np.inf
-    return np.flatnonzero((scores >= last) & (scores > -np.inf))
+    return np.flatnonzero(scores >= max(last, _LOWEST))
 
 
 def _ordered(scores: dict[str, float], k: int) -> dict[str, float]:

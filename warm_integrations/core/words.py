@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 import threading
-from functools import lru_cache
-
-import snowballstemmer
+from functools import cache, lru_cache
+from typing import Any
 
 # %% auto #0
 __all__ = ['STOP_WORDS', 'words', 'stem', 'telling_words']
@@ -23,7 +22,13 @@ def words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 # %% ../../nbs/core/words.ipynb #996fdef6
-_stemmer = snowballstemmer.stemmer("english")
+@cache
+def _stemmer() -> Any:
+    import snowballstemmer  # of all languages, which takes as long to import as much of this package
+
+    return snowballstemmer.stemmer("english")
+
+
 _one_at_a_time = threading.Lock()  # the stemmer keeps the word that it works on
 
 
@@ -31,7 +36,7 @@ _one_at_a_time = threading.Lock()  # the stemmer keeps the word that it works on
 def stem(word: str) -> str:
     """The stem of a word in lower case."""
     with _one_at_a_time:
-        return str(_stemmer.stemWord(word))
+        return str(_stemmer().stemWord(word))
 
 # %% ../../nbs/core/words.ipynb #bd3b933f
 STOP_WORDS = frozenset(
