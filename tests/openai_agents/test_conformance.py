@@ -165,6 +165,9 @@ async def test_limit_gives_the_latest_items_in_order(config):
     await session.add_items(users(5))
     assert await session.get_items(2) == users(5)[3:]
     assert await session.get_items(limit=99) == users(5)
+    for wrong in (1.5, "2", True):
+        with pytest.raises(ValueError, match="limit is"):
+            await session.get_items(limit=wrong)
     assert await session.get_items(2147483647) == users(5)
 
 

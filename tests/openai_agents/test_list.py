@@ -96,6 +96,8 @@ async def test_paging_meets_each_session_once(config):
     assert met == list("gfedcba")
     assert await ids(config, limit=0) == []
     assert await ids(config, limit=-1) == []
+    with pytest.raises(ValueError, match=r"limit is 1\.5"):
+        await ids(config, limit=1.5)
     assert await ids(config, limit=99) == list("gfedcba")
 
 

@@ -47,7 +47,7 @@ _logger = logging.getLogger(__name__)
 
 # %% auto #0
 __all__ = ['T', 'MAX_CHUNK_CHARS', 'append_key', 'record_id', 'position_of', 'header_id', 'boundary_id', 'Clock', 'Item',
-           'records', 'batches', 'Found', 'Tail', 'pieces', 'catalogue_prefix', 'AsyncPagedLog']
+           'records', 'batches', 'Found', 'Tail', 'pieces', 'catalogue_prefix', 'check_limit', 'AsyncPagedLog']
 
 # %% ../../nbs/core/paged.ipynb #628a2aa5
 _LATEST = (1 << 63) - 1
@@ -288,7 +288,7 @@ class _Log:
     def count(self, skipped: int) -> None:
         if skipped:
             self.skipped += skipped
-            _logger.warning("passed over %d damaged items of the log %s", skipped, self.prefix)
+            _logger.warning("damaged items passed over in the log %s: %d", self.prefix.rstrip("/"), skipped)
 
 # %% ../../nbs/core/paged.ipynb #380b1148
 def _head(log: _Log) -> Plan[Tail]:
@@ -518,6 +518,12 @@ def catalogue_prefix(config: WarmConfig) -> str:
     return digest("catalogue", config.collection) + "/"
 
 # %% ../../nbs/core/paged.ipynb #e49d1e91
+def check_limit(limit: int | None) -> None:
+    """`ValueError` for what is no number of texts."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+        raise ValueError(f"limit is {limit!r}; allowed are whole numbers, or None for all")
+
+
 class AsyncPagedLog:
     """An ordered log of texts in one store, for any number of objects, threads and processes at once.
 
@@ -603,6 +609,7 @@ class AsyncPagedLog:
 
         A damaged text, or one for which `parse` raises `ValueError`, is passed over and counted in `skipped`.
         """
+        check_limit(limit)
         if limit is not None and limit <= 0:
             return []
         brief = limit is not None and limit <= 10 * _FEW

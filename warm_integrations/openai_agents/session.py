@@ -20,7 +20,7 @@ from ..core.config import WarmConfig
 from ..core.embedder import embedder_name
 from ..core.errors import WarmError
 from ..core.masking import mask_fingerprint, masked
-from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, Item, catalogue_prefix
+from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, Item, catalogue_prefix, check_limit
 from ..core.store import MAX_DEPTH, MAX_K, MAX_TEXT_BYTES, MAX_TEXT_WORDS, Json, check_nesting, connect
 
 if TYPE_CHECKING:
@@ -270,6 +270,7 @@ class WarmSession(SessionABC):
             limit: at most so many; all by default.
             after: only sessions that come after this one, which an earlier call returned last.
         """
+        check_limit(limit)
         config = config or WarmConfig()
         found: list[LogInfo] = await connect(config).read(list_logs(catalogue_prefix(config), filter))
         if after is not None:
