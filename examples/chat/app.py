@@ -10,7 +10,6 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import streamlit as st
-from pydantic import ValidationError
 
 from conversation_view import draw_conversation, draw_input
 from engine import Engine
@@ -46,9 +45,8 @@ def main() -> None:
     st.html(STYLE)
     try:
         engine, badge = start()
-    except ValidationError as error:
-        wrong = [f"{'_'.join(('WARM', *map(str, e['loc']))).upper()}: {e['msg']}" for e in error.errors()]
-        st.error(f"These settings are wrong, so correct them and start the app again. {'; '.join(wrong)}")
+    except ValueError as error:
+        st.error(f"{error}. Then start the app again.")
         return
     if not st.query_params.get("u"):
         st.query_params["u"] = "guest"

@@ -524,7 +524,7 @@ async def test_text_queries_send_text_and_no_vector(request: pytest.FixtureReque
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         length = int(head.partition("content-length:")[2].split()[0]) if "content-length:" in head else 0
         sent.append((head.split()[1].partition("?")[0], json.loads(await reader.readexactly(length) or "null")))
-        body = json.dumps({"documents": [], "matches": [match]}).encode()
+        body = json.dumps({"added": 1, "documents": [], "matches": [match]}).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
         await writer.drain()
         writer.close()

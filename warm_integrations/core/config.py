@@ -40,6 +40,13 @@ def _check_url(url: str) -> str:
     raise ValueError(f"allowed: {_FORMS}")
 
 # %% ../../nbs/core/config.ipynb #73e017fb
+def _explained(error: ValidationError) -> str:
+    """Each wrong setting with its variable and what is allowed, and no value."""
+    wrong = [(".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")) for one in error.errors()]
+    settings = (f"{name} (WARM_{name.upper()}): {message}" if name else message for name, message in wrong)
+    return f"WarmConfig cannot be made of this: {'; '.join(settings)}"
+
+
 class WarmConfig(BaseSettings):
     """Where things are kept, and how. Immutable and hashable; wrong values raise `ValueError`.
 
@@ -91,7 +98,7 @@ class WarmConfig(BaseSettings):
                 super().__init__(**values)
                 return
             except ValidationError as error:
-                wrong = ValueError(str(error))
+                wrong = ValueError(_explained(error))
             del values  # as pydantic's own error and its frames, they hold the keys as plain text
             raise wrong
 
