@@ -8,7 +8,6 @@ import json
 import os
 import pickle
 import time
-import uuid
 from itertools import count
 
 import pytest
