@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -13,7 +14,7 @@ import ssl
 import threading
 import uuid
 import warnings
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlsplit
@@ -258,14 +259,38 @@ def _trust(ca_file: str) -> ssl.SSLContext:
 
 class _Pool:
     def __init__(self, config: WarmConfig) -> None:
+        self._config = config
+        self._slots = asyncio.Semaphore(config.concurrency)
+        self._connections: set[httpx.AsyncHTTPTransport] = set()
+        self._idle: list[httpx.AsyncHTTPTransport] = []
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[httpx.AsyncHTTPTransport]:
+        """A connection for one request, once there is a slot for it."""
+        async with self._slots:
+            connection = self._idle.pop() if self._idle else self._open()
+            self._connections.add(connection)
+            try:
+                yield connection
+            except BaseException:
+                self._connections.discard(connection)
+                await settled(connection.aclose())
+                raise
+            self._idle.append(connection)
+
+    def _open(self) -> httpx.AsyncHTTPTransport:
         # The transport alone: redirects and cookies are no part of the service, and take as long as its answer.
-        self.transport = httpx.AsyncHTTPTransport(
+        config = self._config
+        return httpx.AsyncHTTPTransport(
             verify=_trust(str(config.ca_file or "")) if config.scheme == "https" else False,
-            limits=httpx.Limits(max_connections=config.concurrency, max_keepalive_connections=config.concurrency),
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
             uds=unquote(urlsplit(config.url).path) if config.scheme == "unix" else None,
             proxy=_proxy(config),
         )
-        self.slots = asyncio.Semaphore(config.concurrency)
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            await connection.aclose()
 
 
 def _proxy(config: WarmConfig) -> str | None:
@@ -303,7 +328,7 @@ async def _close_with_loop(
         yield
     finally:  # the tables are arguments, since an interpreter that ends may have taken the names away
         guardians.pop(key, None)
-        await pools.pop(key).transport.aclose()
+        await pools.pop(key).close()
 
 # %% ../../nbs/core/http_store.ipynb #4acf0df3
 def _drop_closed_loops() -> None:
@@ -458,8 +483,8 @@ class HttpStore:
 
     async def _send(self, pool: _Pool, method: str, path: str, key: str, body: bytes, most: int) -> _Reply:
         failure: Exception | None = None
-        async with pool.slots:
-            try:
+        try:
+            async with pool.connection() as connection:
                 url = _parsed(self._base + path)
                 # Headers are never a local of ours, where error reporters that show locals would find the API key.
                 request = httpx.Request(
@@ -470,11 +495,11 @@ class HttpStore:
                     extensions=self._timeout,
                 )
                 with anyio.fail_after(self._config.timeout):  # httpx's own time-outs begin anew with each part
-                    reply = await self._receive(await pool.transport.handle_async_request(request), most)
-            except httpx.RequestError as error:
-                failure = _connection_failure(error, self._origin)
-            except TimeoutError:
-                failure = _Again(WarmError("no_answer", f"no whole answer from {self._origin} in time"), lost=True)
+                    reply = await self._receive(await connection.handle_async_request(request), most)
+        except httpx.RequestError as error:
+            failure = _connection_failure(error, self._origin)
+        except TimeoutError:
+            failure = _Again(WarmError("no_answer", f"no whole answer from {self._origin} in time"), lost=True)
         if failure is not None:  # raised out here, since httpx's error holds the request with its key
             raise failure
         _check(reply, self._origin)

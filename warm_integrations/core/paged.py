@@ -255,6 +255,10 @@ class Tail:
         self._parts = 0
         return Found(self._ids, "".join(self._chunks))
 
+    def turn_aside(self) -> None:
+        """The next rows do not follow those that were read, which may have ended within an item."""
+        self._parts = 0
+
     def _begin(self, item: str, parts: int) -> None:
         if self._parts:  # the item before never became complete
             self.skipped += 1
@@ -480,6 +484,7 @@ def _search(
     log: _Log, vector: Sequence[float], k: int, labels: Mapping[str, Json], parse: Callable[[str], Any]
 ) -> Plan[list[tuple[Any, float]]]:
     tail = yield from _head(log)
+    tail.turn_aside()
     found: list[tuple[Any, float]] = []
     if not tail.newest:
         return found
