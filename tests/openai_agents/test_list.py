@@ -297,3 +297,13 @@ async def test_an_append_mends_a_damaged_entry(config, records, payload):
     await records.put(Document(records.place("s") + "a", payload))
     await session.add_items([user("again")])
     assert await ids(config) == ["s", "other"]
+
+
+async def test_metadata_set_after_another_object_deleted_the_session_belong_to_a_new_one(config):
+    one, other = WarmSession("s", config), WarmSession("s", config)
+    await one.add_items([user("before")])
+    await other.delete()
+    await one.set_metadata({"title": "new"})
+    assert await other.info() == await one.info() is not None
+    assert (await one.info()).metadata == {"title": "new"}
+    assert await ids(config) == ["s"]

@@ -336,6 +336,7 @@ def _append(log: _Log, items: Sequence[Item]) -> Plan[None]:
 
 
 def _annotate(log: _Log, metadata: Document) -> Plan[None]:
+    log.known = False  # metadata alone, of a log that another writer has deleted, would belong to nothing
     yield from _look(log)
     append = log.clock.next()
     yield Put([*([] if log.exists else _opening(log, append)), metadata])
