@@ -116,6 +116,17 @@ def test_secrets_are_not_shown() -> None:
     assert "s3cret" not in shown
 
 
+def test_secrets_travel_with_a_copy_and_with_a_pickle() -> None:
+    config = WarmConfig(url="http://h", api_key="s3cret-a", zero_trust_key="s3cret-z")
+    pickled = pickle.dumps(config)
+    assert b"s3cret-a" in pickled  # which the docstring says
+    for same in (copy.copy(config), copy.deepcopy(config), config.model_copy(), pickle.loads(pickled)):
+        assert same.api_key is not None
+        assert same.api_key.get_secret_value() == "s3cret-a"
+        assert same.zero_trust_key == config.zero_trust_key
+        assert "s3cret" not in f"{same!r} {same} {same.model_dump()}"
+
+
 def test_it_is_a_value() -> None:
     config = WarmConfig(url="http://h", api_key="k", tenant_id="acme")
     for same in (copy.copy(config), copy.deepcopy(config), pickle.loads(pickle.dumps(config))):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -65,6 +67,137 @@ async def test_a_file_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> Non
 
 async def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:
     assert "directory exists" in await refusal(log_in(tmp_path / "no" / "warm.db"), "cannot_open")
+
+
+async def test_a_directory_in_place_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "warm.db").mkdir()
+    assert "it is a directory" in await refusal(log_in(tmp_path / "warm.db"), "cannot_open")
+    assert list((tmp_path / "warm.db").iterdir()) == []
+
+
+TEXTS = [f"{number} " + "x" * 900 for number in range(150)]
+BY = 5  # texts in one append
+
+
+async def copies_of_a_store(tmp_path: Path) -> tuple[Path, Path]:
+    """One in a single file, and one of which a third is still in the write-ahead log, as a killed process leaves it."""
+    path, single_file, in_two = tmp_path / "warm.db", tmp_path / "single.db", tmp_path / "two.db"
+    log = log_in(path)
+    for start in range(0, len(TEXTS), BY):
+        if start == 100:
+            with closing(sqlite3.connect(path)) as db:
+                assert db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+        await log.append(TEXTS[start : start + BY])
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", f"{in_two}{suffix}")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("VACUUM INTO ?", (str(single_file),))
+    assert Path(f"{in_two}-wal").stat().st_size > 100_000
+    return single_file, in_two
+
+
+async def outcome(path: Path) -> tuple[list[str] | None, bool]:
+    """What is read, if anything, and whether an append was taken, each with no other error than a clear one."""
+    log, read, taken = log_in(path), None, False
+    with contextlib.suppress(WarmError):
+        read = await log.newest()
+    with contextlib.suppress(WarmError):
+        await log.append(["new"])
+        taken = True
+    return read, taken
+
+
+async def test_a_truncated_file_is_reported_and_left_as_it_is(tmp_path: Path) -> None:
+    whole, _ = await copies_of_a_store(tmp_path)
+    content, path = whole.read_bytes(), tmp_path / "cut.db"
+    for size in [100, *range(4096, len(content), 4096)]:
+        path.write_bytes(content[:size])
+        assert "backup" in await refusal(log_in(path), "damaged"), size
+        assert path.read_bytes() == content[:size]
+        path.unlink()
+    for size in range(len(content) - 4000, len(content), 100):  # SQLite reads the rest of a page as zeros
+        path = tmp_path / f"cut-{size}.db"
+        path.write_bytes(content[:size])
+        read, _ = await outcome(path)
+        assert read in (TEXTS, None), size
+
+
+async def test_a_truncated_file_with_its_log_gives_all_or_an_error(tmp_path: Path) -> None:
+    _, in_two = await copies_of_a_store(tmp_path)
+    content, log = in_two.read_bytes(), Path(f"{in_two}-wal").read_bytes()
+    for size in range(4096, len(content), 4096):
+        path = tmp_path / f"cut-{size}.db"
+        path.write_bytes(content[:size])
+        Path(f"{path}-wal").write_bytes(log)
+        read, _ = await outcome(path)
+        assert read in (TEXTS, None), size
+        assert path.read_bytes()[:size] == content[:size]
+
+
+async def test_a_truncated_log_gives_the_appends_before(tmp_path: Path) -> None:
+    _, in_two = await copies_of_a_store(tmp_path)
+    content, log = in_two.read_bytes(), Path(f"{in_two}-wal").read_bytes()
+    counts = set()
+    for size in [*range(0, len(log), 4096), len(log)]:
+        path = tmp_path / f"cut-{size}.db"
+        path.write_bytes(content)
+        Path(f"{path}-wal").write_bytes(log[:size])
+        read, taken = await outcome(path)
+        assert read is not None, size
+        assert (read, taken) == (TEXTS[: len(read)], True), size
+        assert await log_in(path).newest() == [*read, "new"]
+        counts.add(len(read))
+    assert counts == set(range(100, 151, BY))
+
+
+@pytest.mark.parametrize("left", [None, b""], ids=["missing", "empty"])
+async def test_a_log_whose_file_is_lost_is_left_as_it_is(tmp_path: Path, left: bytes | None) -> None:
+    _, in_two = await copies_of_a_store(tmp_path)
+    content, log = in_two.read_bytes(), Path(f"{in_two}-wal")
+    before = log.read_bytes()
+    in_two.unlink() if left is None else in_two.write_bytes(left)
+    assert "delete that file, too" in await refusal(log_in(in_two), "lost_file")
+    assert log.read_bytes() == before
+    assert in_two.exists() == (left is not None)
+    in_two.write_bytes(content)
+    assert await log_in(in_two).newest() == TEXTS
+
+
+AS_STRANGER = """
+import asyncio, os, sys
+from warm_integrations.core import AsyncPagedLog, WarmConfig, WarmError
+import warm_integrations.core.sqlite_store  # before this user can no longer read it
+if os.getuid() == 0:
+    os.setgid(65534), os.setuid(65534)
+log = AsyncPagedLog("talk", WarmConfig(url="sqlite:///" + sys.argv[1]))
+for call in (log.newest, lambda: log.append(["two"])):
+    try:
+        asyncio.run(call())
+    except WarmError as error:
+        print(error.code, "|", error)
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "directory"])
+async def test_what_this_user_may_not_open(tmp_path: Path, what: str) -> None:
+    for parent in [tmp_path, *tmp_path.parents][:4]:
+        parent.chmod(0o755)
+    path = tmp_path / "warm.db"
+    if what == "file":
+        await log_in(path).append(["one"])
+        path.chmod(0)
+    else:
+        tmp_path.chmod(0o555)
+    done = subprocess.run([sys.executable, "-c", AS_STRANGER, str(path)], capture_output=True, text=True)
+    tmp_path.chmod(0o755)
+    said = done.stdout.splitlines()
+    assert len(said) == 2, done.stderr
+    assert all(line.startswith("cannot_open |") and "this user may write" in line for line in said)
+    if what == "file":
+        path.chmod(0o644)
+        assert await log_in(path).newest() == ["one"]
+    else:
+        assert not path.exists()
 
 
 async def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
@@ -162,21 +295,58 @@ def test_a_limit_on_file_sizes_loses_nothing(tmp_path: Path) -> None:
     assert done.stdout.startswith(("disk_error |", "disk_full |"))
 
 
+LOCK = """
+import sqlite3, sys
+with sqlite3.connect(sys.argv[1], isolation_level=None) as db:
+    db.executescript(sys.argv[2])
+    print("locked", flush=True)
+    sys.stdin.readline()
+db.close()
+"""
+
+
+@contextlib.contextmanager
+def held_by_another_process(path: Path, statements: str) -> Iterator[Callable[[], object]]:
+    """A process that has run the statements, until it is let go."""
+    command = [sys.executable, "-c", LOCK, str(path), statements]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield lambda: process.communicate("\n")
+        process.kill()
+
+
 async def test_a_locked_database_is_waited_for_and_then_reported(tmp_path: Path) -> None:
     path = tmp_path / "warm.db"
     log = log_in(path, timeout=0.2)
     await log.append(["one"])
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with held_by_another_process(path, "BEGIN IMMEDIATE") as let_go:
         with pytest.raises(WarmError, match="Another process") as caught:
             await log.append(["two"])
         assert caught.value.code == "locked"
         assert await log.newest() == ["one"]  # readers do not wait for a writer
         append = asyncio.create_task(log_in(path, timeout=30).append(["three"]))
         await asyncio.sleep(0.3)
-        other.execute("COMMIT")
+        assert not append.done()
+        let_go()
         await append
     assert await log.newest() == ["one", "three"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_database_that_is_locked_for_readers_too(tmp_path: Path, there: bool) -> None:
+    path = tmp_path / "warm.db"
+    if there:
+        await log_in(tmp_path / "first.db").append(["one"])
+        with closing(sqlite3.connect(tmp_path / "first.db")) as db:
+            db.execute("VACUUM INTO ?", (str(path),))
+    with held_by_another_process(path, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE") as let_go:
+        await refusal(log_in(path, timeout=0.2), "locked")
+        read = asyncio.create_task(log_in(path, timeout=30).newest())
+        await asyncio.sleep(0.3)
+        assert not read.done()
+        let_go()
+        assert await read == (["one"] if there else [])
 
 
 async def test_a_file_that_was_deleted_is_made_anew(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -55,6 +56,18 @@ for store in range(40):
     session = WarmSession("s", WarmConfig(url=f"{url}-{store}.db?synchronous=normal", tenant_id=tenant))
     asyncio.run(session.add_items(items(store)))
 turn()
+"""
+OPEN_AND_APPEND = """
+import asyncio
+from warm_integrations.openai_agents import WarmSession
+
+async def main():
+    session = WarmSession("s", config)
+    for append in range(5):
+        await session.add_items([{"role": "user", "content": f"{number}.{append} {part}"} for part in "ab"])
+
+together.wait(60)
+asyncio.run(main())
 """
 
 
@@ -142,6 +155,22 @@ def check_texts(items, *writers):
     for writer in writers:
         assert [text for text in texts if text[:-2] in writer] == [f"{text} {part}" for text in writer for part in "ab"]
     assert len(texts) == 2 * sum(map(len, writers))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)
+def test_sixty_four_processes_open_a_fresh_store_at_once(config):
+    context = multiprocessing.get_context("forkserver")  # which imports but once
+    context.set_forkserver_preload(["warm_integrations.openai_agents"])
+    together = context.Barrier(64)
+    names = [{"config": config, "number": number, "together": together} for number in range(64)]
+    running = [context.Process(target=exec, args=(OPEN_AND_APPEND, own)) for own in names]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+    assert {process.exitcode for process in running} == {0}
+    check_texts(read(config), *([f"{number}.{append}" for append in range(5)] for number in range(64)))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -52,6 +52,9 @@ class WarmConfig(BaseSettings):
 
     Every field but `embedder` is read from an environment variable when it is not given:
     `WARM_URL`, `WARM_API_KEY`, `WARM_TENANT_ID` and so on.
+
+    Secrets are not shown, but a copy has them, and so has a pickle of it or of what holds it, such as a session:
+    in clear, so keep a pickle as you would the key.
     """
 
     model_config = SettingsConfigDict(

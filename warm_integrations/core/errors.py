@@ -25,6 +25,7 @@ NEXT_STEP = {
     "disk_full": "Free some space on the disk; nothing of this write was kept.",
     "locked": "Another process holds the database; end its long transaction, or raise `timeout`.",
     "cannot_open": "Check that the directory exists and that this user may write to it.",
+    "lost_file": "Put the database back beside it; to begin anew, delete that file, too.",
     "not_a_store": "Choose another path in the url: this file holds something else, and was left as it is.",
     "disk_error": "Check the disk's health, space and file limits; nothing of this write was kept.",
     "newer_store": "Install a newer writerslogic-warm-integrations; the file was left as it is.",

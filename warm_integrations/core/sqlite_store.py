@@ -87,12 +87,13 @@ _CODES = {
     "unable to open": "cannot_open",
     "not a database": "not_a_store",
     "malformed": "damaged",
+    "decode to UTF-8": "damaged",
 }
 
 
 def _explained(error: sqlite3.Error, path: str) -> WarmError:
     code = next((code for words, code in _CODES.items() if words in str(error)), "database")
-    return WarmError(code, f"{path}: {error}")
+    return WarmError(code, f"{path}: {'it is a directory' if os.path.isdir(path) else error}")
 
 # %% ../../nbs/core/sqlite_store.ipynb #1c9f6a5c
 def _identify(db: sqlite3.Connection, path: str) -> bool:
@@ -146,8 +147,22 @@ class _Connection(sqlite3.Connection):
         self.held_bytes = 0
 
 
+def _check_log(path: str) -> None:
+    """Refuse a write-ahead log whose database is gone: SQLite would delete it, with the writes that it holds."""
+    if _size(path + "-wal") and not _size(path):  # in this order, since a new store gets its database first
+        raise WarmError("lost_file", f"{path} is missing or empty, but {path}-wal holds writes to it")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
 def _connect(path: str, synchronous: str, timeout: float) -> _Connection:
     """An open connection to the store in `path`, which is created where there is none."""
+    _check_log(path)
     # One thread at a time uses it, but not always the same: the lock of _Database sees to that.
     db = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False, factory=_Connection)
     try:
@@ -295,7 +310,14 @@ def _scan(db: _Connection, tenant: int, step: Scan) -> list[Row]:
     )
     after = max(utf8(step.prefix), utf8(step.after)).decode()
     rows = map(_row, db.execute(query, (tenant, after, step.prefix + _LAST, step.limit)).fetchall())
-    return [row if row[2] is None else Row(row[0], row[1], json.loads(str(row[2]))) for row in rows]
+    return [row if row[2] is None else Row(row[0], row[1], _metadata(row[2])) for row in rows]
+
+
+def _metadata(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError):
+        raise sqlite3.DatabaseError("malformed metadata of a document") from None
 
 
 _LAST = "\U0010ffff" * (MAX_ID_BYTES // 4)  # no id goes on after a prefix with more than this
@@ -395,7 +417,7 @@ def _get(db: _Connection, tenant: int, scores: Mapping[str, float]) -> list[Hit]
         " WHERE documents.tenant = ? AND documents.id = ?"
     )
     found = ((id, score, db.execute(query, (tenant, id)).fetchone()) for id, score in scores.items())
-    return [Hit(id, score, row[0], json.loads(row[1]), row[2]) for id, score, row in found if row]
+    return [Hit(id, score, row[0], _metadata(row[1]), row[2]) for id, score, row in found if row]
 
 # %% ../../nbs/core/sqlite_store.ipynb #ccd40508
 def _labels(filter: Mapping[str, Json]) -> tuple[str, ...]:
