@@ -46,7 +46,7 @@ def main() -> None:
     try:
         engine, badge = start()
     except ValueError as error:
-        st.error(f"{error}. Then start the app again.")
+        st.error(f"{error}. Correct these settings and start the app again.")
         return
     if not st.query_params.get("u"):
         st.query_params["u"] = "guest"
