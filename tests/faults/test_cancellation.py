@@ -6,7 +6,6 @@ import asyncio
 import os
 import sqlite3
 import sys
-import types
 from contextlib import closing, suppress
 
 import pytest
@@ -21,6 +20,16 @@ over_http = pytest.mark.parametrize("store_kind", ["warm-server"], indirect=True
 
 def users(*texts):
     return [{"role": "user", "content": str(text)} for text in texts]
+
+
+class Wait:
+    """To wait for what another coroutine waits for."""
+
+    def __init__(self, future):
+        self.future = future
+
+    def __await__(self):
+        return (yield self.future)
 
 
 class Cancelling:
@@ -47,8 +56,7 @@ class Cancelling:
             return asyncio.CancelledError()
         return self.victim.result()
 
-    @types.coroutine
-    def _watch(self, work):
+    async def _watch(self, work):
         go_on, value = work.send, None
         while True:
             try:
@@ -62,7 +70,7 @@ class Cancelling:
                 else:
                     self._cancel()
             try:
-                go_on, value = work.send, (yield future)
+                go_on, value = work.send, await Wait(future)
             except BaseException as error:
                 go_on, value = work.throw, error
 
@@ -219,7 +227,8 @@ async def test_the_first_request_of_a_loop_cancelled_at_every_wait(one_connectio
             cancelling = moment(number)
             result = await cancelling.run(lambda place=place: call(place.session))
             hit = cancelling.hit
-            assert isinstance(result, asyncio.CancelledError) == hit, f"wait {number}"
+            if sys.version_info >= (3, 11):  # before, anyio cannot tell it from a cancellation of its own
+                assert isinstance(result, asyncio.CancelledError) == hit, f"wait {number}"
             items, _ = await place.state()
             assert items in ([ITEMS, after] if hit else [after]), f"wait {number}"
             await place.works()
