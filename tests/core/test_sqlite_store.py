@@ -52,17 +52,18 @@ async def test_a_file_that_is_no_database_is_left_as_it_is(tmp_path: Path) -> No
     assert path.read_text() == "Dear reader, " * 1000
 
 
-async def test_a_file_of_a_later_version_is_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("schema", "code", "step"), [(99, "newer_store", "newer"), (1, "older_store", "another path")])
+async def test_a_file_of_another_version_is_left_as_it_is(tmp_path: Path, schema: int, code: str, step: str) -> None:
     path = tmp_path / "warm.db"
     await log_in(path).append(["one"])
-    later = tmp_path / "later.db"
+    other = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as db:
-        db.execute("VACUUM INTO ?", (str(later),))
-    with closing(sqlite3.connect(later)) as db:
-        db.execute("PRAGMA user_version = 99")
-    before = later.read_bytes()
-    assert "newer" in await refusal(log_in(later), "newer_store")
-    assert later.read_bytes() == before
+        db.execute("VACUUM INTO ?", (str(other),))
+    with closing(sqlite3.connect(other)) as db:
+        db.execute(f"PRAGMA user_version = {schema}")
+    before = other.read_bytes()
+    assert step in await refusal(log_in(other), code)
+    assert other.read_bytes() == before
 
 
 async def test_a_directory_that_does_not_exist(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ NEXT_STEP = {
     "not_a_store": "Choose another path in the url: this file holds something else, and was left as it is.",
     "disk_error": "Check the disk's health, space and file limits; nothing of this write was kept.",
     "newer_store": "Install a newer writerslogic-warm-integrations; the file was left as it is.",
+    "older_store": "It was made before the first release, and was left as it is: choose another path in the url.",
     "damaged": "Restore the file from a backup, or run sqlite3's .recover on a copy of it.",
     "mixed_embedders": "Use that embedder, or run: python -m warm_integrations.core reembed",
     "other_embedder": "Search with the embedder that the session was written with, or write it anew.",

@@ -60,7 +60,7 @@ __all__ = ['T', 'SqliteStore']
 
 # %% ../../nbs/core/sqlite_store.ipynb #6b385fa8
 _APPLICATION = 0x5741524D  # "WARM", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _SCHEMA = """
 CREATE TABLE properties (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE tenants (
@@ -106,6 +106,8 @@ def _identify(db: sqlite3.Connection, path: str) -> bool:
     application, version, tables = db.execute(query).fetchone()
     if application == _APPLICATION and version > _SCHEMA_VERSION:
         raise WarmError("newer_store", f"{path} has schema {version}, this version knows {_SCHEMA_VERSION}")
+    if application == _APPLICATION and version < _SCHEMA_VERSION:
+        raise WarmError("older_store", f"{path} has schema {version}, this version knows {_SCHEMA_VERSION}")
     if application != _APPLICATION and (application or tables):
         raise WarmError("not_a_store", f"{path} is a database of another program")
     return bool(application)
