@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from proxy import Proxy
 from pydantic import SecretStr
+from remains import files_holding, new_marker
 
 from local_server import LocalServer
 from warm_integrations.core import HashingEmbedder, WarmConfig, WarmError
@@ -398,10 +399,7 @@ async def test_what_is_purged_is_nowhere_in_the_files(
     kind: str, where: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     request.node.user_properties.append(("store", kind))
-    marker = f"zebra{uuid.uuid4().hex}"
-
-    def found() -> list[str]:
-        return [str(p) for p in tmp_path.rglob("*") if p.is_file() and marker.encode() in p.read_bytes().lower()]
+    marker = new_marker()
 
     async def run(config: WarmConfig) -> None:
         backend = AsyncWarmBackend(config)
@@ -411,7 +409,7 @@ async def test_what_is_purged_is_nowhere_in_the_files(
         tags = [marker] if where == "tag" else []
         await backend.remember([Record(text, {**metadata, "user": "eve"}, "x", tags=tags)])
         await backend.recall(marker)
-        assert found()
+        assert files_holding(tmp_path, marker)
         if where == "replaced":
             await backend.remember([Record("harmless", {"user": "eve"}, id="x")])
         if where == "forgotten before":
@@ -421,7 +419,7 @@ async def test_what_is_purged_is_nowhere_in_the_files(
             assert await backend.forget_where({"user": "eve"}, purge=True) == ["x"]
         else:
             assert await backend.forget(["x"], purge=True) == ["x"]
-        assert found() == []
+        assert files_holding(tmp_path, marker) == []
         assert len(await backend.list({"user": "bob"})) == 300
         assert len(await backend.recall("note 7", 3)) == 3
 
@@ -431,7 +429,7 @@ async def test_what_is_purged_is_nowhere_in_the_files(
     request.getfixturevalue("warm_server_binary")
     with LocalServer(tmp_path) as server:
         await run(WarmConfig(url=server.url))
-    assert found() == []
+    assert files_holding(tmp_path, marker) == []
 
 
 def failing_after(count: int) -> HashingEmbedder:

@@ -10,6 +10,7 @@ import uuid
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from remains import files_holding, new_marker
 
 from local_server import LocalServer
 from warm_integrations.core import AsyncWarmBackend, UserMemory, WarmConfig, WarmError, memory, user_memory
@@ -620,14 +621,9 @@ FORGOTTEN = [forgotten_before, forgotten_before_with_more_kept, all_forgotten_be
 LIVES += FORGOTTEN
 
 
-def holding(directory, marker):
-    """The files in which a text lies, in any case."""
-    return [str(p) for p in directory.rglob("*") if p.is_file() and marker.encode() in p.read_bytes().lower()]
-
-
 @pytest.mark.parametrize("life", LIVES)
 async def test_what_is_purged_is_nowhere_in_the_files(store_kind, life, tmp_path, request):
-    marker = f"zebra{uuid.uuid4().hex}"
+    marker = new_marker()
 
     async def erase(config):
         alice, bob = user_memory(config, f"alice {marker}"), user_memory(config, "bob")
@@ -635,9 +631,9 @@ async def test_what_is_purged_is_nowhere_in_the_files(store_kind, life, tmp_path
             await bob.remember(f"Fact {number}")
         await life(alice, marker)
         await alice.recall(marker)
-        assert holding(tmp_path, marker) or life in FORGOTTEN  # what a server may have tidied up already
+        assert files_holding(tmp_path, marker) or life in FORGOTTEN  # what a server may have tidied up already
         await alice.forget_all(purge=True)
-        assert holding(tmp_path, marker) == []
+        assert files_holding(tmp_path, marker) == []
         assert len(await bob.list()) == 20
         assert len(await bob.recall("fact", 20)) == 20
         assert await alice.list() == []
@@ -647,17 +643,18 @@ async def test_what_is_purged_is_nowhere_in_the_files(store_kind, life, tmp_path
     request.getfixturevalue("warm_server_binary")
     with LocalServer(tmp_path) as server:
         await erase(WarmConfig(url=server.url))
-    assert holding(tmp_path, marker) == []
+    assert files_holding(tmp_path, marker) == []
 
 
 async def test_one_memory_can_be_purged(store_kind, tmp_path, request):
     async def erase(config):
-        alice = user_memory(config, "alice")
-        await alice.remember("It says zebra.")
-        await alice.remember("It says giraffe.")
-        assert await alice.forget(memory_id("It says zebra."), purge=True) is True
-        assert holding(tmp_path, "zebra") == []
-        assert holding(tmp_path, "giraffe") != []
+        alice, gone, stays = user_memory(config, "alice"), new_marker(), new_marker()
+        await alice.remember(f"It says {gone}.")
+        await alice.remember(f"It says {stays}.")
+        assert files_holding(tmp_path, gone)
+        assert await alice.forget(memory_id(f"It says {gone}."), purge=True) is True
+        assert files_holding(tmp_path, gone) == []
+        assert files_holding(tmp_path, stays)
 
     if store_kind == "embedded":
         return await erase(WarmConfig(url=f"sqlite:///{tmp_path}/warm.db"))
