@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from warm_integrations.core import WarmConfig
 from warm_integrations.core.embedder import HashingEmbedder
+from warm_integrations.core.ranking import Candidates
 from warm_integrations.core.sqlite_store import SqliteStore, _candidates, _submit
 from warm_integrations.core.store import Delete, Document, Hit, Nearest, Plan, Put, Recall, single
 
@@ -109,7 +112,7 @@ async def test_a_file_that_was_put_back_in_place_is_read_anew(tmp_path: Path) ->
 
 
 async def test_what_is_held_is_bounded_and_the_last_used_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warm_integrations.core.sqlite_store._MAX_HELD", 5000)
+    monkeypatch.setattr("warm_integrations.core.sqlite_store._MAX_HELD", 10_000)
     store = store_at(tmp_path / "warm.db")
     users = [f"user {n}" for n in range(20)]
     await store.write(single(Put([note(user, "tea", user) for user in users])))
@@ -119,11 +122,30 @@ async def test_what_is_held_is_bounded_and_the_last_used_stays(tmp_path: Path, m
 
     for user in users:
         assert ids(await store.read(single(Nearest(embed.embed_query("tea"), 5, {"user": user})))) == [user]
-    assert 1 < len(held()) < 6
+    assert 1 < len(held()) < 10
     assert held()[-1][0] == ('"user":"user 19"',)
-    assert 0 < held()[0][1] <= 5000
+    assert 0 < held()[0][1] <= 10_000
+    for n in range(20):  # those of whom nothing is known take some memory, too
+        assert await store.read(single(Nearest(embed.embed_query("tea"), 5, {"user": f"nobody {n}"}))) == []
+    assert 1 < len(held()) <= 10
     await store.write(single(Delete([], purge=True)))
     assert held() == []
+
+
+@pytest.mark.parametrize(("dim", "count", "words"), [(384, 3000, 12), (8, 3000, 12), (8, 1000, 200)])
+def test_the_bytes_that_are_counted_are_those_that_are_taken(dim: int, count: int, words: int) -> None:
+    vector = np.ones(dim, dtype="<f4").tobytes()
+    numbers = random.Random(0)
+    tracemalloc.start()
+    try:
+        candidates = Candidates(dim)
+        stems = (" ".join(f"w{numbers.randrange(2000)}" for _ in range(words)) for _ in range(count))
+        candidates.add([(n, f"{numbers.getrandbits(200):050x}", text, vector) for n, text in enumerate(stems)])
+        candidates.matching(["w1"], 10)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert 0.5 < candidates.nbytes / taken < 2
 
 
 async def test_only_what_is_new_is_read_again(tmp_path: Path) -> None:
