@@ -136,7 +136,7 @@ class Sessions(RuleBasedStateMachine):
                 self.run(self.writers[number]._atomic_replace_items(items))
             return
         assert self.run(self.writers[number]._atomic_replace_items(items))
-        self.items, self.exists = items, True
+        self.items, self.exists = list(items), True  # of its own, since it is added to
 
     @precondition(lambda self: self.options["searchable"])
     @rule(
