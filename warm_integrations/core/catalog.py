@@ -74,7 +74,7 @@ def entry(prefix: str, name: str, updated: int) -> list[Document]:
     """What each append renews. `prefix` is the log's place in the catalogue, times are microseconds."""
     parts = range(_NAME_CHARS, len(name), _NAME_CHARS)
     rest = [Document(f"{prefix}n{i:08x}", escape_surrogates(to_json(name[i : i + _NAME_CHARS]))) for i in parts]
-    return [Document(prefix + "a", escape_surrogates(to_json([name[:_NAME_CHARS], updated]))), *rest]
+    return [Document(prefix + "a", f"[{escape_surrogates(to_json(name[:_NAME_CHARS]))},{updated}]"), *rest]
 
 
 def creation(prefix: str, append: str, created: int) -> Document:

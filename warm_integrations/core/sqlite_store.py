@@ -45,7 +45,7 @@ from warm_integrations.core.store import (
     check_id,
     check_range,
     refuse,
-    settled,
+    until_ended,
     utf8,
 )
 from .words import stem, words
@@ -147,6 +147,13 @@ class _Connection(sqlite3.Connection):
         super().__init__(*args, **kwargs)
         self.held: OrderedDict[tuple[int, tuple[str, ...], int], tuple[tuple[int, int], Candidates]] = OrderedDict()
         self.held_bytes = 0
+        self._patience = -1.0
+
+    def wait_for_locks(self, seconds: float) -> None:
+        """At most so long. SQLite is told only where it changes: telling it takes a few percent of an append."""
+        if seconds != self._patience:
+            self.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}")
+            self._patience = seconds
 
 
 def _check_log(path: str) -> None:
@@ -192,11 +199,8 @@ class _Database:
         with self.guard:
             try:
                 db = self._connected() or self._reconnected()
-                db.execute(f"PRAGMA busy_timeout = {int(1000 * self._options[1])}")
-                try:
-                    return work(db)
-                finally:
-                    db.execute("PRAGMA busy_timeout = 0")
+                db.wait_for_locks(self._options[1])
+                return work(db)
             except sqlite3.Error as error:
                 raise _explained(error, self.path) from None
 
@@ -206,7 +210,10 @@ class _Database:
             return None
         try:
             db = self._connected()
-            return None if db is None else work(db)
+            if db is None:
+                return None
+            db.wait_for_locks(0)
+            return work(db)
         except sqlite3.Error as error:
             raise _explained(error, self.path) from None
         finally:
@@ -383,9 +390,10 @@ def _unrank(db: _Connection, tenant: int, id: str) -> bool:
 
 def _announce(db: _Connection, tenant: int, added: bool, removed: bool) -> None:
     """Tell every process that what it holds in memory for rankings is no longer current."""
+    if not (added or removed):
+        return
     change = secrets.randbits(62)
-    if added or removed:
-        db.execute("UPDATE tenants SET version = ? WHERE key = ?", (change, tenant))
+    db.execute("UPDATE tenants SET version = ? WHERE key = ?", (change, tenant))
     if removed:
         db.execute("UPDATE tenants SET removals = ? WHERE key = ?", (change, tenant))
 
@@ -535,7 +543,12 @@ class SqliteStore:
         """Run a plan in one transaction."""
         if brief and not self._waits_for_disk and (ended := self._at_once(plan, "BEGIN IMMEDIATE")):
             return ended[0]
-        return await settled(asyncio.wrap_future(_submit(self._key, lambda db: self._run(db, plan, "BEGIN IMMEDIATE"))))
+        job = _submit(self._key, lambda db: self._run(db, plan, "BEGIN IMMEDIATE"))
+        try:
+            return await asyncio.wrap_future(job)  # one turn of the loop less than `settled` takes
+        except asyncio.CancelledError:
+            await until_ended(asyncio.wrap_future(job))
+            raise
 
     def _at_once(self, plan: Plan[T], begin: str) -> tuple[T] | None:
         """The result of a plan that is carried out here and now; `None`, if that would mean to wait."""

@@ -27,7 +27,7 @@ __all__ = ['T', 'Json', 'Step', 'Plan', 'MAX_ID_BYTES', 'MAX_TEXT_BYTES', 'MAX_T
            'MEANING_WEIGHT', 'PAYLOAD', 'MAX_DEPTH', 'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get',
            'Nearest', 'Recall', 'Store', 'single', 'to_json', 'check_nesting', 'stored_metadata', 'refuse', 'utf8',
            'check_id', 'check_range', 'metadata_bytes', 'is_slight', 'check_batch', 'canonical', 'matches',
-           'check_filter', 'settled', 'connect']
+           'check_filter', 'until_ended', 'settled', 'connect']
 
 # %% ../../nbs/core/store.ipynb #4cade968
 class Document(NamedTuple):
@@ -253,9 +253,12 @@ def metadata_bytes(document: Document, metadata: str) -> int:
 # %% ../../nbs/core/store.ipynb #1a93bc23
 def is_slight(documents: Sequence[Document]) -> bool:
     """Whether a batch is far below the limits of sizes, told without encoding it: no character takes over 6 bytes."""
-    if any(document.metadata or document.text or document.vector is not None for document in documents):
-        return False
-    return sum(6 * (len(document.id) + len(document.payload)) + 30 for document in documents) < MAX_METADATA_BYTES
+    most = 0
+    for document in documents:
+        if document.metadata or document.text or document.vector is not None:
+            return False
+        most += 6 * (len(document.id) + len(document.payload)) + 30
+    return most < MAX_METADATA_BYTES
 
 
 def check_batch(documents: Sequence[Document]) -> list[str]:
@@ -302,6 +305,15 @@ def check_filter(filter: Mapping[str, Json]) -> None:
     if not isinstance(filter, Mapping) or not filter:
         raise refuse("filter must be a JSON object with at least one key")
 
+# %% ../../nbs/core/store.ipynb #5d2e91c7
+async def until_ended(work: asyncio.Future[Any]) -> None:
+    """Wait for `work`, however it ends, and however often the caller is cancelled meanwhile."""
+    while not work.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([work])
+    if not work.cancelled():
+        work.exception()  # seen, so that asyncio does not report it as never retrieved
+
 # %% ../../nbs/core/store.ipynb #e8881c91
 async def settled(work: Awaitable[T]) -> T:
     """The result of `work`. A cancellation of the caller goes on only when `work` has ended."""
@@ -309,11 +321,7 @@ async def settled(work: Awaitable[T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        while not task.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # seen, so that asyncio does not report it as never retrieved
+        await until_ended(task)
         raise
 
 # %% ../../nbs/core/store.ipynb #97ec51d6
