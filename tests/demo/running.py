@@ -55,11 +55,11 @@ class App:
 
     def terminate(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(60)
 
 
 @contextmanager

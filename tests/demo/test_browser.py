@@ -22,7 +22,7 @@ pytest.importorskip("streamlit", reason="the chat needs Python 3.11 or newer")
 
 on_one_store = pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)  # what no store has a part in
 
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def downloaded(page: Page, name: str) -> str:
     """The text that a button gives. It is pressed again where the page was just drawing it anew."""
     for _ in range(3):
         with suppress(TimeoutError):
-            with page.expect_download(timeout=10_000) as download:
+            with page.expect_download() as download:
                 press(page, name)
             return Path(download.value.path()).read_text()
     pytest.fail(f"{name} gave no file")

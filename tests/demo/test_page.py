@@ -29,7 +29,7 @@ def open_page(config: WarmConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[O
     monkeypatch.setenv("WARM_TENANT_ID", config.tenant_id or "")
 
     def open_page(**address: str) -> AppTest:
-        page = AppTest.from_file(APP, default_timeout=20)
+        page = AppTest.from_file(APP, default_timeout=60)
         for name, value in address.items():
             page.query_params[name] = value
         return page.run()
@@ -257,7 +257,7 @@ def test_an_idea_is_said_at_a_click(open_page):
 def test_a_store_that_cannot_be(monkeypatch, url, step):
     monkeypatch.setenv("WARM_URL", url)
     monkeypatch.setenv("WARM_RETRIES", "0")
-    page = AppTest.from_file(APP, default_timeout=20).run()
+    page = AppTest.from_file(APP, default_timeout=60).run()
     assert step in page.error[0].value
     assert not page.exception
     assert bool(page.chat_input) == url.startswith("http")  # nothing typed is lost while a server is down

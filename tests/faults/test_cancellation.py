@@ -198,7 +198,6 @@ async def check_at_every_moment(place, call, after):
     return hits
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", SESSION_CALLS)
 async def test_a_session_cancelled_at_every_wait(one_connection, name):
     call, after = SESSION_CALLS[name]
@@ -206,7 +205,6 @@ async def test_a_session_cancelled_at_every_wait(one_connection, name):
     assert hits >= (3 if one_connection.scheme == "http" else 0)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BACKEND_CALLS)
 async def test_a_backend_cancelled_at_every_wait(one_connection, name):
     call, after = BACKEND_CALLS[name]

@@ -25,7 +25,6 @@ from warm_integrations.openai_agents import WarmSession
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork"),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
-    pytest.mark.timeout(300),
 ]
 KILLS = 100
 State = tuple[int, ...]  # the numbers of a session's items

@@ -216,7 +216,6 @@ class Clock:
         return time.time_ns() + self.offset
 
 
-@pytest.mark.timeout(600)
 def test_sequences_of_calls_against_a_plain_list(config, monkeypatch):
     monkeypatch.setattr(paged, "time", Clock())
     loop = asyncio.new_event_loop()

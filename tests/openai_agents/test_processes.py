@@ -118,7 +118,6 @@ def check_appends(items, whole):
         assert [append for author, append in appends if author == writer] == list(range(count))
 
 
-@pytest.mark.timeout(300)
 def test_eight_processes_append_to_one_session(config):
     with processes(8, WRITER, config) as running:
         all_ready(running)
@@ -129,7 +128,6 @@ def test_eight_processes_append_to_one_session(config):
     check_appends(items, {str(writer): 200 for writer in range(8)})
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)
 def test_eight_processes_open_a_fresh_store_at_once(config):
     with processes(8, OPENER, config) as running:
@@ -157,7 +155,6 @@ def check_texts(items, *writers):
     assert len(texts) == 2 * sum(map(len, writers))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)
 def test_sixty_four_processes_open_a_fresh_store_at_once(config):
     context = multiprocessing.get_context("forkserver")  # which imports but once

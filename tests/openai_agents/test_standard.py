@@ -85,11 +85,11 @@ async def test_a_lost_connection_leaves_nothing_and_the_next_append_works(warm_s
 
 @over_http
 async def test_a_write_retried_after_a_time_out_is_stored_once(config, held_up):
-    session = WarmSession("s", config.model_copy(update={"timeout": 0.3}))
+    session = WarmSession("s", config.model_copy(update={"timeout": 1}))
     await session.add_items(users("before"))
     with held_up():
         append = asyncio.create_task(session.add_items(users(1, 2)))
-        await asyncio.sleep(0.7)  # the first try, and perhaps the second, has been given up
+        await asyncio.sleep(1.5)  # the first try, and perhaps the second, has been given up
     await append
     assert await WarmSession("s", config).get_items() == users("before", 1, 2)
 

@@ -245,7 +245,7 @@ print(asyncio.run(tool.on_invoke_tool(context, arguments)), flush=True)
 def elsewhere(config, user_id, sync, name, **arguments):
     """The answer of a tool in a process of its own, which has to end by itself."""
     command = [sys.executable, "-c", PROGRAM, config.url, config.tenant_id, user_id, str(sync), name]
-    done = subprocess.run([*command, json.dumps(arguments)], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([*command, json.dumps(arguments)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 

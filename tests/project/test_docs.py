@@ -126,7 +126,6 @@ for line in sys.stdin.read().split("\\0")[:-1]:
 """
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python", "sh")])
 def test_code_of_a_page_runs_in_its_order(page, tmp_path, request):
     todo = [(kind, code) for kind, code in blocks(page, "python", "sh") if kind == "python" or not NOT_RUN.search(code)]

@@ -73,7 +73,6 @@ def test_command_line(tmp_path):
         env=os.environ | {"WARM_API_KEY": "the client's"},
         capture_output=True,
         text=True,
-        timeout=60,
     )
     assert done.returncode == 7, done.stderr
     with pytest.raises(httpx.ConnectError):

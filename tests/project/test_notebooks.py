@@ -21,7 +21,6 @@ NOTEBOOKS = sorted(
 )
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_runs(notebook, request):
     if "local_server" in (ROOT / notebook).read_text():

@@ -101,7 +101,6 @@ def test_settings_ini_mirrors_pyproject():
     assert dict(mirror["DEFAULT"]) == expected | {"lib_path": config.lib_path.name}
 
 
-@pytest.mark.timeout(300)
 def test_wheel_holds_every_module(wheel, tree):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -113,7 +112,6 @@ def test_wheel_holds_every_module(wheel, tree):
     assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("extra", "program"), [("", CORE_ONLY), ("[openai-agents]", SESSION)], ids=["core", "agents"])
 @pytest.mark.parametrize("source", ["wheel", "tree"])
 def test_installs_into_an_empty_environment(source, extra, program, request, tmp_path):

@@ -520,15 +520,16 @@ class HttpStore:
     def _attempts(self) -> tenacity.AsyncRetrying:
         backoff = tenacity.wait_random_exponential(multiplier=0.1, max=2)
 
-        too_late = tenacity.stop_before_delay(self._config.timeout)
-        unanswered = 0
+        unanswered, since = 0, 0.0
 
         def stop(state: tenacity.RetryCallState) -> bool:
-            nonlocal unanswered
+            nonlocal unanswered, since
             failure = state.outcome.exception() if state.outcome else None
+            elapsed = state.seconds_since_start or 0.0
             if isinstance(failure, _Again) and failure.error.status in _NOT_NOW:
-                return too_late(state)
-            unanswered += 1
+                return elapsed - since + state.upcoming_sleep > self._config.timeout
+            # The server may still be at work on that one, and then needs `timeout` anew.
+            unanswered, since = unanswered + 1, elapsed
             return unanswered > self._config.retries
 
         def wait(state: tenacity.RetryCallState) -> float:
