@@ -203,7 +203,7 @@ def test_the_person_sees_and_erases_what_is_known(page, browser, app):
 
 
 def test_a_refresh_and_a_second_tab_follow_the_answer(page):
-    say(page, "count to 120")
+    say(page, "count to 400")
     expect(message(page, 1)).to_contain_text("1 2 3")
     page.reload()
     other = page.context.new_page()
@@ -211,9 +211,9 @@ def test_a_refresh_and_a_second_tab_follow_the_answer(page):
     for each in page, other:
         expect(button(each, "Stop")).to_be_visible()
         expect(each.get_by_test_id("stChatInputTextArea")).to_be_disabled()
-        expect_messages(each, "count to 120", "1 2 3 4")
+        expect_messages(each, "count to 400", "1 2 3 4")
     for each in page, other:
-        expect_conversation(each, "count to 120", "118 119 120")
+        expect_conversation(each, "count to 400", "398 399 400")
         expect(each.get_by_test_id("stChatInputTextArea")).to_be_enabled()
 
 
@@ -224,31 +224,31 @@ def test_two_tabs_do_not_answer_at_once(page):
     other = page.context.new_page()
     other.goto(page.url)
     expect_conversation(other, "count to 2", "1 2")
-    say(page, "count to 80")
+    say(page, "count to 300")
     expect(message(page, 3)).to_contain_text("1 2 3")
     say(other, "and I")  # its page was drawn before
     expect(other.get_by_test_id("stAlert")).to_contain_text("Not sent. An answer is under way")
-    expect_messages(other, "count to 2", "1 2", "count to 80", "1 2 3")
+    expect_messages(other, "count to 2", "1 2", "count to 300", "1 2 3")
     box = other.get_by_test_id("stChatInputTextArea")
     expect(box).to_be_enabled()
     expect(box).to_have_value("and I")
     box.press("Enter")
-    expect_conversation(other, "count to 2", "1 2", "count to 80", "79 80", "and I", "message 3")
+    expect_conversation(other, "count to 2", "1 2", "count to 300", "299 300", "and I", "message 3")
 
 
 @on_one_store
 def test_stop_keeps_what_was_said(page):
-    say(page, "count to 90")
+    say(page, "count to 300")
     expect(message(page, 1)).to_contain_text("1 2 3")
     button(page, "Stop").click()
     expect(page.get_by_text("This answer was cut short.")).to_be_visible()
     kept = message(page, 1).get_by_test_id("stMarkdown").first.inner_text()
     assert re.match(r"1 2 3[ \d]*$", kept)
-    assert "90" not in kept
+    assert "300" not in kept
     page.reload()
-    expect_conversation(page, "count to 90", kept)
+    expect_conversation(page, "count to 300", kept)
     button(page, "Try again").click()
-    expect_conversation(page, "count to 90", "89 90")
+    expect_conversation(page, "count to 300", "299 300")
     expect(button(page, "Try again")).to_have_count(0)
 
 
@@ -310,15 +310,15 @@ def test_the_server_goes_and_comes_back(browser, warm_server_binary, tmp_path, u
             expect(box).to_have_value("an important message")
             box.press("Enter")
             expect_conversation(page, "remember", "I will remember", "an important message", "message 2")
-            say(page, "count to 60")
+            say(page, "count to 300")
             expect(message(page, 5)).to_contain_text("1 2 3")
             server.kill()  # in the middle of an answer
             expect(page.get_by_text("Check WARM_URL").first).to_be_visible()
             server.start()
             button(page, "Try again").first.click()
-            expect(message(page, 4)).to_contain_text("count to 60")
+            expect(message(page, 4)).to_contain_text("count to 300")
             button(page, "Try again").click()
-            expect_conversation(page, "remember", "I will", "an important", "message 2", "count to 60", "59 60")
+            expect_conversation(page, "remember", "I will", "an important", "message 2", "count to 300", "299 300")
         app.terminate()
 
 
