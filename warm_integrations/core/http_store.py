@@ -519,17 +519,15 @@ class HttpStore:
 
     def _attempts(self) -> tenacity.AsyncRetrying:
         backoff = tenacity.wait_random_exponential(multiplier=0.1, max=2)
-
-        unanswered, since = 0, 0.0
+        unanswered, lost_at = 0, 0.0
 
         def stop(state: tenacity.RetryCallState) -> bool:
-            nonlocal unanswered, since
+            nonlocal unanswered, lost_at
             failure = state.outcome.exception() if state.outcome else None
-            elapsed = state.seconds_since_start or 0.0
             if isinstance(failure, _Again) and failure.error.status in _NOT_NOW:
-                return elapsed - since + state.upcoming_sleep > self._config.timeout
+                return tenacity.stop_before_delay(lost_at + self._config.timeout)(state)
             # The server may still be at work on that one, and then needs `timeout` anew.
-            unanswered, since = unanswered + 1, elapsed
+            unanswered, lost_at = unanswered + 1, state.seconds_since_start or 0.0
             return unanswered > self._config.retries
 
         def wait(state: tenacity.RetryCallState) -> float:
