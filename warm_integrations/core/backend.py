@@ -206,7 +206,7 @@ class AsyncWarmBackend:
         """
         self._check_open()
         checked = [check_record(record, self.config.embedder.dim) for record in records]
-        ids = [self._clock.next() if record.id is None else record.id for record in checked]
+        ids = [self._clock.next(self._store.time()) if record.id is None else record.id for record in checked]
         for id in ids:
             if not _is_id(id):
                 raise ValueError(f"an id is 1 to {_MAX_ID_BYTES} bytes of printable text, not {id!r}")

@@ -12,9 +12,11 @@ import logging
 import os
 import ssl
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from email.utils import mktime_tz, parsedate_tz
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlsplit
@@ -369,6 +371,29 @@ def _most_bytes(step: Step) -> int:
             documents = MAX_K
     return (documents + 1) * _MOST_BYTES
 
+# %% ../../nbs/core/http_store.ipynb #7defe0b9
+class _ServerClock:
+    def __init__(self) -> None:
+        self._past: tuple[float, float] | None = None  # by how many seconds it is past the monotonic clock
+
+    def told(self, date: str, sent: float, received: float) -> None:
+        """The `Date` of a reply, and the monotonic times of its request and its beginning."""
+        try:
+            second = mktime_tz(parsedate_tz(date))  # type: ignore[arg-type]  # None is a TypeError
+        except (TypeError, ValueError, OverflowError):
+            return
+        low, high = second - received, second + 1 - sent
+        if self._past is not None and low <= self._past[1] and self._past[0] <= high:
+            low, high = max(low, self._past[0]), min(high, self._past[1])
+        self._past = low, high
+
+    def now(self) -> tuple[int, int] | None:
+        """Between which times it is, in microseconds since 1970."""
+        if self._past is None:
+            return None
+        low, high = (int((past + time.monotonic()) * 1e6) for past in self._past)
+        return low, high
+
 # %% ../../nbs/core/http_store.ipynb #f8e02b21
 _HEADERS = {"user-agent": "warm-integrations", "content-type": "application/json", "accept-encoding": "identity"}
 _parsed = lru_cache(maxsize=1024)(httpx.URL)
@@ -395,6 +420,11 @@ class HttpStore:
             self._headers["authorization"] = f"Bearer {config.api_key.get_secret_value()}"
         if config.tenant_id is not None:
             self._headers["x-tenant-id"] = config.tenant_id
+        self._clock = _ServerClock()
+
+    def time(self) -> tuple[int, int] | None:
+        """Between which times the server's clock is now, in microseconds; `None` if no reply had a `Date`."""
+        return self._clock.now()
 
     async def read(self, plan: Plan[T], *, brief: bool = False) -> T:
         """Run a plan, a request for each step."""
@@ -495,7 +525,10 @@ class HttpStore:
                     extensions=self._timeout,
                 )
                 with anyio.fail_after(self._config.timeout):  # httpx's own time-outs begin anew with each part
-                    reply = await self._receive(await connection.handle_async_request(request), most)
+                    sent = time.monotonic()
+                    response = await connection.handle_async_request(request)
+                    received = time.monotonic()
+                    reply = await self._receive(response, most)
         except httpx.RequestError as error:
             failure = _connection_failure(error, self._origin)
         except TimeoutError:
@@ -503,6 +536,7 @@ class HttpStore:
         if failure is not None:  # raised out here, since httpx's error holds the request with its key
             raise failure
         _check(reply, self._origin)
+        self._clock.told(reply.headers.get("date", ""), sent, received)  # of an error, it may be a gateway's
         return reply
 
     async def _receive(self, response: httpx.Response, most: int) -> _Reply:

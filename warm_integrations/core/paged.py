@@ -46,8 +46,8 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 # %% auto #0
-__all__ = ['T', 'MAX_CHUNK_CHARS', 'append_key', 'record_id', 'position_of', 'header_id', 'boundary_id', 'Clock', 'Item',
-           'records', 'batches', 'Found', 'Tail', 'pieces', 'catalogue_prefix', 'check_limit', 'AsyncPagedLog']
+__all__ = ['T', 'MAX_CHUNK_CHARS', 'append_key', 'record_id', 'position_of', 'header_id', 'boundary_id', 'keeps_time', 'Clock',
+           'Item', 'records', 'batches', 'Found', 'Tail', 'pieces', 'catalogue_prefix', 'check_limit', 'AsyncPagedLog']
 
 # %% ../../nbs/core/paged.ipynb #628a2aa5
 _LATEST = (1 << 63) - 1
@@ -79,6 +79,14 @@ def boundary_id(prefix: str, append: str, number: int) -> str:
     return f"{prefix}#{append}/{number:04x}"
 
 # %% ../../nbs/core/paged.ipynb #8011d1e3
+_TOLERANCE = 500_000  # microseconds that a clock may be wrong; machines that keep time differ by a few milliseconds
+
+
+def keeps_time(now: int, store_time: tuple[int, int] | None) -> bool:
+    """Whether the time `now` can be the store's, which lies between these two; if that is not known, it cannot."""
+    return store_time is not None and store_time[0] - _TOLERANCE <= now <= store_time[1] + _TOLERANCE
+
+
 class Clock:
     """Gives out positions, each past all that it has seen; and a writer's name, new after a fork."""
 
@@ -97,12 +105,15 @@ class Clock:
         with self._lock:
             self._last = max(self._last, position)
 
-    def next(self) -> str:
-        """The key of a new append."""
+    def next(self, store_time: tuple[int, int] | None = None) -> str:
+        """The key of a new append: by the clock of this machine, or by the store's where the two differ."""
         if self._process != os.getpid():  # forked: the lock may be held by a thread that stayed behind
             self._begin()
+        now = time.time_ns() // 1000
+        if store_time is not None and not keeps_time(now, store_time):
+            now = store_time[0]
         with self._lock:
-            self._last = max(time.time_ns() // 1000, self._last + 1)
+            self._last = max(now, self._last + 1)
             return append_key(self._last, self._writer)
 
 # %% ../../nbs/core/paged.ipynb #f3784c23
@@ -274,6 +285,7 @@ class _Log:
     chunk_chars: int
     dim: int
     atomic: bool
+    store_time: Callable[[], tuple[int, int] | None] = lambda: None
     clock: Clock = field(default_factory=Clock)
     known: bool = False  # once it has been read or written, an append over HTTP needs no read before it
     exists: bool = False
@@ -288,6 +300,12 @@ class _Log:
 
     def wrote(self) -> None:
         self.known = self.exists = True
+
+    def must_look(self) -> bool:
+        return self.atomic or not self.known or not keeps_time(time.time_ns() // 1000, self.store_time())
+
+    def next(self) -> str:
+        return self.clock.next(self.store_time())
 
     def count(self, skipped: int) -> None:
         if skipped:
@@ -307,7 +325,7 @@ def _head(log: _Log) -> Plan[Tail]:
 
 
 def _look(log: _Log) -> Plan[None]:
-    if log.atomic or not log.known:
+    if log.must_look():
         log.learn((yield from _head(log)))
     if log.unfinished:
         yield from _finish(log)
@@ -329,7 +347,7 @@ def _groups(log: _Log, append: str, items: Sequence[Item]) -> list[list[Document
 # %% ../../nbs/core/paged.ipynb #fa162506
 def _append(log: _Log, items: Sequence[Item]) -> Plan[None]:
     yield from _look(log)
-    append = log.clock.next()
+    append = log.next()
     for batch in batches([_opening(log, append), *_groups(log, append, items)], log.dim):
         yield Put(batch)
     log.wrote()  # learned only now that it is stored
@@ -338,7 +356,7 @@ def _append(log: _Log, items: Sequence[Item]) -> Plan[None]:
 def _annotate(log: _Log, metadata: Document) -> Plan[None]:
     log.known = False  # metadata alone, of a log that another writer has deleted, would belong to nothing
     yield from _look(log)
-    append = log.clock.next()
+    append = log.next()
     yield Put([*([] if log.exists else _opening(log, append)), metadata])
     log.wrote()
 
@@ -452,7 +470,7 @@ def _boundary(log: _Log, append: str, ids: Sequence[str]) -> list[Document]:
 # %% ../../nbs/core/paged.ipynb #b28a447c
 def _replace(log: _Log, items: Sequence[Item]) -> Plan[bool]:
     tail, ids = yield from _listing(log)
-    append = log.clock.next()
+    append = log.next()
     groups = [_opening(log, append), *_groups(log, append, items)]
     boundary = [] if log.atomic else _boundary(log, append, ids)
     packed = batches([*groups, *([document] for document in boundary)], log.dim)
@@ -572,6 +590,7 @@ class AsyncPagedLog:
             chunk_chars=_whole("chunk_chars", chunk_chars, MAX_CHUNK_CHARS, "what one record holds"),
             dim=config.embedder.dim,
             atomic=self._store.atomic,
+            store_time=self._store.time,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

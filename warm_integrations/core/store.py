@@ -143,6 +143,13 @@ class Store(Protocol):
     atomic: bool
     "Whether a plan that writes is one transaction."
 
+    def time(self) -> tuple[int, int] | None:
+        """Between which two times the clock that all writers share is now, in microseconds since 1970.
+
+        `None` where it is not known, or not needed, since plans that write are ordered by their transactions.
+        """
+        ...
+
     async def read(self, plan: Plan[T], *, brief: bool = False) -> T:
         """Run a plan that only scans, gets and ranks.
 
