@@ -6,8 +6,10 @@ import asyncio
 import gc
 import json
 import os
+import re
 import socket
 import subprocess
+import time
 import uuid
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
@@ -81,6 +83,67 @@ async def test_requests_of_each_operation(proxy: Proxy, log: AsyncPagedLog, caps
     await count("newest -1", 0, log.newest(-1))
     with capsys.disabled():
         print("\nrequests over HTTP:", *table, sep="\n  ")
+
+
+@pytest.mark.parametrize("seconds", [-3600, -3, 3, 3600])
+async def test_only_a_writer_without_the_time_of_the_server_looks_before_it_appends(
+    proxy: Proxy, log: AsyncPagedLog, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    other, right = again(log, timeout=29), time.time_ns
+    for each in (log, other):
+        await each.newest()
+    counts = []
+    for number in range(12):
+        proxy.reset()
+        if number % 2:
+            with monkeypatch.context() as wrong:
+                wrong.setattr("time.time_ns", lambda: right() + seconds * 10**9)
+                await other.append([str(number)])
+        else:
+            await log.append([str(number)])
+        counts.append(len(proxy.requests))
+    assert counts == [1, 2] * 6
+    proxy.reset()
+    await other.append(["12"])  # its clock was put right
+    assert len(proxy.requests) == 1
+    assert await log.newest() == [str(number) for number in range(13)]
+
+
+async def test_an_object_whose_clock_is_an_hour_ahead_from_the_first_append_on_is_in_order(
+    proxy: Proxy, log: AsyncPagedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = again(log, timeout=29)
+    await other.newest()
+    with monkeypatch.context() as wrong:
+        right = time.time_ns
+        wrong.setattr("time.time_ns", lambda: right() + 3600 * 10**9)
+        await log.append(["one"])
+    await other.append(["two"])
+    assert await other.newest() == ["one", "two"]
+    listed = await log.info()
+    assert listed is not None and listed.updated < datetime.now(timezone.utc) + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("date", [b"", b"date: yesterday\r\n", b"date: Mon, 99 Foo 2026 25:00:00 GMT\r\n"])
+async def test_where_no_reply_tells_the_time_each_append_looks(
+    proxy: Proxy, log: AsyncPagedLog, monkeypatch: pytest.MonkeyPatch, date: bytes
+) -> None:
+    forward = proxy._forward
+
+    async def without_date(message: bytes) -> bytes:
+        return re.sub(rb"(?i)\r\ndate:[^\r]*\r\n", b"\r\n" + date, await forward(message), count=1)
+
+    monkeypatch.setattr(proxy, "_forward", without_date)
+    other, right = again(log), time.time_ns
+    for each in (log, other):
+        await each.newest()
+    proxy.reset()
+    for number in range(6):
+        with monkeypatch.context() as wrong:
+            wrong.setattr("time.time_ns", lambda: right() - number % 2 * 3600 * 10**9)  # noqa: B023
+            await (other if number % 2 else log).append([str(number)])
+    assert len(proxy.requests) == 12
+    assert await log.newest() == [str(number) for number in range(6)]
 
 
 async def test_a_small_log_reads_few_bytes_of_its_neighbours(proxy: Proxy, log: AsyncPagedLog) -> None:

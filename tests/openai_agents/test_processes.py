@@ -40,6 +40,20 @@ def items(append):
     return [{"writer": me, "append": append, "item": number} for number in range(3)]
 """
 
+WRONG_CLOCK = """
+import time
+right, behind = time.time_ns, 0
+time.time_ns = lambda: right() - behind * 10**9
+loop = asyncio.new_event_loop()
+for line in sys.stdin:
+    seconds, text = line.split()
+    behind = int(seconds)
+    loop.run_until_complete(session.add_items([{"role": "user", "content": text}]))
+    print("added", flush=True)
+loop.run_until_complete(loop.shutdown_asyncgens())
+loop.close()
+"""
+
 WRITER = """
 async def main():
     for append in range(200):
@@ -126,6 +140,21 @@ def test_eight_processes_append_to_one_session(config):
     items = read(config)
     assert len(items) == 8 * 200 * 3
     check_appends(items, {str(writer): 200 for writer in range(8)})
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [[3600] * 4, [-3600] * 4, [0, 3600, -3600, 0], [-3600, 0, 3600, -3600]],
+    ids=["behind", "ahead", "set twice", "put right, then wrong"],
+)
+def test_items_of_a_process_with_a_wrong_clock_stand_in_the_order_in_which_they_were_added(config, behind):
+    with processes(2, WRONG_CLOCK, config) as (right, wrong):
+        for number, seconds in enumerate(behind):
+            for process, line in ((right, f"0 {2 * number}\n"), (wrong, f"{seconds} {2 * number + 1}\n")):
+                process.stdin.write(line)
+                process.stdin.flush()
+                assert process.stdout.readline() == "added\n"
+    assert read(config) == users(*range(2 * len(behind)))
 
 
 @pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)
