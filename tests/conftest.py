@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +71,30 @@ def config(store_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> W
     else:
         url = request.getfixturevalue("warm_server").url
     return WarmConfig(url=url, tenant_id=f"test-{uuid.uuid4().hex}")
+
+
+_READ_ONLY = """
+mount --bind "$1" /mnt && cd / && shift
+for folder in /tmp /var/tmp /usr/tmp; do test ! -d $folder || mount -t tmpfs -o ro none $folder || exit; done
+cd /proc && exec "$@"
+"""
+
+
+@pytest.fixture
+def without_temporary_folder(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs Python where only `/mnt`, which is `tmp_path`, can be written to, as in a container with a read-only root."""
+    env = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "TEMP", "TMP", "SQLITE_TMPDIR")}
+    enter = ["unshare", "-m" if os.geteuid() == 0 else "-rm", "sh", "-c", _READ_ONLY, "sh", str(tmp_path)]
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [*enter, sys.executable, "-W", "error", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=env | variables)
+
+    if shutil.which("unshare") and run("-c", "").returncode == 0:
+        return run
+    if IN_CI:
+        pytest.fail("unshare and mount have to work", pytrace=False)
+    pytest.skip("folders can be made read-only for one process by root alone (unshare -m)")
 
 
 def _passed_per_store(config: pytest.Config) -> Counter[object]:

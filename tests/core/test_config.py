@@ -62,6 +62,7 @@ def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     "url",
     [
         "sqlite://",
+        "sqlite://?name=any",
         "sqlite:///a.db",
         "sqlite:////tmp/a.db?synchronous=normal",
         "http://localhost:8080",
@@ -77,7 +78,16 @@ def test_urls_that_name_a_store(url: str) -> None:
 
 BAD = {
     "url": ["", "warm.db", "postgres://x", "http://", "http://u:s3cret@h", "http://h:99999", "sqlite://host/a.db"],
-    "url ": ["sqlite:///", "sqlite:///:memory:", "sqlite:///a.db?mode=ro", "unix://", "http://h?x=1", "http://h#x"],
+    "url ": [
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite:///a.db?mode=ro",
+        "sqlite:///a.db?name=x",
+        "sqlite://?name=",
+        "unix://",
+        "http://h?x=1",
+        "http://h#x",
+    ],
     "tenant_id": ["", "a b", "ü", "x" * 65, 7],
     "collection": ["", 7],
     "max_fetch": [0, 1001, -1, "many", 1.5],
@@ -135,3 +145,18 @@ def test_it_is_a_value() -> None:
     with pytest.raises(ValueError, match="frozen"):
         config.url = "sqlite://"  # type: ignore[misc]
     assert config != config.model_copy(update={"api_key": None})
+
+
+def test_a_relative_path_is_part_of_what_a_configuration_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca.pem").write_text("")
+    config = WarmConfig(url="sqlite:///a%20b.db", ca_file="ca.pem")
+    monkeypatch.chdir("/")
+    assert config.path == pickle.loads(pickle.dumps(config)).path == copy.copy(config).path == str(tmp_path / "a b.db")
+    assert config.model_copy(update={"url": "sqlite:///c.db"}).path == str(tmp_path / "c.db")
+    assert config.ca_file == tmp_path / "ca.pem"
+    later = WarmConfig(url="sqlite:///a%20b.db", ca_file=tmp_path / "ca.pem")
+    assert (later.path, later == config) == ("/a b.db", False)
+    assert WarmConfig(url="sqlite:////a%20b.db").path == "/a b.db"
+    for url in ("sqlite://", "sqlite://?name=any", "http://localhost", "unix:///run/warm.sock"):
+        assert WarmConfig(url=url).path is None

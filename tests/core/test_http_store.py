@@ -121,7 +121,8 @@ async def test_an_object_whose_clock_is_an_hour_ahead_from_the_first_append_on_i
     await other.append(["two"])
     assert await other.newest() == ["one", "two"]
     listed = await log.info()
-    assert listed is not None and listed.updated < datetime.now(timezone.utc) + timedelta(minutes=1)
+    assert listed is not None
+    assert listed.updated < datetime.now(timezone.utc) + timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("date", [b"", b"date: yesterday\r\n", b"date: Mon, 99 Foo 2026 25:00:00 GMT\r\n"])
@@ -426,6 +427,22 @@ def issued(authority: trustme.CA, folder: Path, *names: str, days: tuple[int, in
     made.private_key_pem.write_to_path(folder / "key.pem")
     made.cert_chain_pems[0].write_to_path(folder / "cert.pem")
     return ["--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]
+
+
+async def test_a_renewed_authority_is_trusted_by_connections_that_were_open(
+    warm_server_binary: str, tmp_path: Path
+) -> None:
+    trusted, log, port = tmp_path / "authority.pem", None, "127.0.0.1:0"
+    for number in range(3):
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(str(tmp_path / "new.pem"))
+        os.replace(tmp_path / "new.pem", trusted)
+        with LocalServer(tmp_path / "data", "--bind", port, *issued(authority, tmp_path, "127.0.0.1")) as server:
+            port = server.url.removeprefix("https://")
+            log = log or AsyncPagedLog("talk", WarmConfig(url=server.url, ca_file=trusted))
+            await asyncio.gather(*(log.newest() for _ in range(4)))
+            await log.append([str(number)])
+            assert await log.newest() == [str(n) for n in range(number + 1)]
 
 
 async def test_a_certificate_that_does_not_fit_is_refused_with_its_reason(

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import os
+import pickle
 import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from warm_integrations.core import AsyncPagedLog, HashingEmbedder, WarmConfig, WarmError
+from warm_integrations.core import AsyncPagedLog, HashingEmbedder, WarmConfig, WarmError, drop_memory
 from warm_integrations.core.store import Document, Put, Scan, connect, single
 
 
@@ -403,6 +406,116 @@ async def test_relative_paths_and_paths_with_blanks(tmp_path: Path, monkeypatch:
     await log.append(["two"])
     assert (tmp_path / "my notes.db").exists()
     assert await log_in(tmp_path / "my%20notes.db").newest() == ["one", "two"]
+
+
+async def test_a_relative_path_means_the_directory_of_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    logs = []
+    for folder in folders:
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        logs.append(AsyncPagedLog("talk", WarmConfig(url="sqlite:///warm.db")))
+        assert await logs[-1].newest() == []
+        await logs[-1].append([folder.name])
+    copied: AsyncPagedLog = pickle.loads(pickle.dumps(logs[0]))
+    for log in (logs[0], copied, copy.copy(logs[0]), AsyncPagedLog("talk", logs[0].config)):
+        assert await log.newest() == ["a"]
+    assert [os.listdir(folder).count("warm.db") for folder in folders] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:///warm.db",
+        "sqlite:///./w%61rm.db",
+        "sqlite:////{}/x/../warm.db",
+        "sqlite:////{}/warm.db?synchronous=normal",
+    ],
+)
+async def test_a_file_is_one_store_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await log_in(tmp_path / "warm.db").append(["one"])
+    log = AsyncPagedLog("talk", WarmConfig(url=url.format(tmp_path)))
+    await log.append(["two"])
+    assert await log_in(tmp_path / "warm.db").newest() == await log.newest() == ["one", "two"]
+
+
+async def test_memory_has_a_store_for_each_name_until_it_is_dropped() -> None:
+    configs = [WarmConfig(url=f"sqlite://?name=dropped {name}") for name in range(100)]
+    for config in configs:
+        await AsyncPagedLog("talk", config).append([config.url])
+    for config in configs:
+        later = WarmConfig(url=config.url + "&synchronous=normal", timeout=1)  # how it is opened makes no other store
+        assert await AsyncPagedLog("talk", later).newest() == [config.url]
+    used, threads = AsyncPagedLog("talk", configs[0]), [t.name for t in threading.enumerate()]
+    assert len([name for name in threads if name.startswith("warm-sqlite")]) <= 32
+    await used.newest()
+    for config in configs:
+        drop_memory(config)
+        drop_memory(config)
+    assert await used.newest() == []
+    await used.append(["anew"])
+    assert await AsyncPagedLog("talk", configs[0]).newest() == ["anew"]
+    drop_memory(configs[0])
+
+
+@pytest.mark.parametrize("url", ["sqlite:///warm.db", "http://127.0.0.1:9"])
+def test_only_memory_can_be_dropped(url: str) -> None:
+    with pytest.raises(ValueError, match="not in memory"):
+        drop_memory(WarmConfig(url=url))
+
+
+PURGE = """
+import asyncio, sqlite3, sys
+from contextlib import closing
+from warm_integrations.core import AsyncWarmBackend, Record, WarmConfig
+
+async def main():
+    backend = AsyncWarmBackend(WarmConfig(url="sqlite:////mnt/warm.db", timeout=0.2))
+    texts = [f"secret {n} " + "x" * 10_000 for n in range(400)]
+    ids = await backend.remember([Record(text, vector=[1.0] * 384) for text in texts])
+    BEFORE
+    try:
+        print(len(await backend.forget(ids[:-1], purge=True)))
+    except Exception as error:
+        print(error.code, error)
+    print(len(await backend.list()))
+    print(sum(open(f"/mnt/warm.db{end}", "rb").read().count(b"secret 1 ") for end in ("", "-wal")))
+
+asyncio.run(main())
+"""
+
+
+def test_a_purge_needs_no_folder_for_temporary_files(
+    without_temporary_folder: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = without_temporary_folder("-c", PURGE.replace("BEFORE", ""))
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["399", "1", "0"], "")
+
+
+@pytest.mark.parametrize(
+    ("before", "cause"),
+    [
+        (
+            "reader = sqlite3.connect('/mnt/warm.db'); reader.execute('BEGIN');"
+            " reader.execute('SELECT * FROM tenants').fetchone()",
+            "locked",
+        ),
+        ("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (9_000_000, 9_000_000))", "full"),
+    ],
+    ids=["a reader holds it", "no space"],
+)
+def test_a_purge_that_fails_says_that_the_deletion_stands(
+    without_temporary_folder: Callable[..., subprocess.CompletedProcess[str]], before: str, cause: str
+) -> None:
+    done = without_temporary_folder("-c", PURGE.replace("BEFORE", before))
+    said, left, *_ = done.stdout.splitlines()
+    assert left == "1", done
+    assert said.startswith("not_purged /mnt/warm.db: deleted, but not yet purged: ")
+    assert cause in said
+    assert "then purge again" in said
 
 
 @pytest.mark.parametrize(("option", "level"), [("", 2), ("?synchronous=full", 2), ("?synchronous=normal", 1)])

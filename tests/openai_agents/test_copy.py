@@ -173,3 +173,28 @@ async def test_a_store_that_does_not_answer(folder, capsys, monkeypatch):
     arguments = ["copy", "--from", "sqlite-session", str(file), "--session", "talk", "--url", "http://127.0.0.1:9"]
     assert await asyncio.to_thread(main, arguments) == 1
     assert "unreachable" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("writable", [True, False], ids=["beside the file", "nowhere"])
+async def test_without_a_folder_for_temporary_files(tmp_path, folder, without_temporary_folder, writable):
+    file = await filled(folder / "talk.db", talk=[said(1)])
+    before = state(folder)
+    command = ["-m", "warm_integrations.openai_agents", "copy", "--session", "talk", "--from", "sqlite-session"]
+    if writable:
+        done = without_temporary_folder(*command, f"/mnt/{folder.name}/talk.db", WARM_URL="sqlite:////mnt/warm.db")
+        assert (done.returncode, done.stdout[:15]) == (0, "1 items copied,"), done
+        kept = WarmSession("talk", WarmConfig(url=f"sqlite:///{tmp_path}/warm.db"))
+        assert await kept.get_items() == [said(1)]
+    else:
+        program = (
+            f"import runpy, subprocess, sys; subprocess.run(['mount', '-o', 'remount,bind,ro', '/mnt'], check=True)\n"
+        )
+        program += f"sys.argv = {[*command[1:], '/mnt/' + folder.name + '/talk.db']}\n"
+        program += "runpy.run_module(sys.argv[0], run_name='__main__')"
+        done = without_temporary_folder("-c", program, WARM_URL="sqlite:////mnt/warm.db")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            "there is no folder for a temporary copy of the file; set TMPDIR to one that can be written to\n"
+        )
+    assert state(folder) == before
+    assert file.exists()

@@ -6,6 +6,7 @@ from .embedder import Embedder, HashingEmbedder
 from .errors import WarmError
 from .memory import Memory, UserMemory, user_memory
 from .paged import AsyncPagedLog
+from .sqlite_store import drop_memory
 
 __all__ = [
     "AsyncPagedLog",
@@ -19,6 +20,7 @@ __all__ = [
     "WarmBackend",
     "WarmConfig",
     "WarmError",
+    "drop_memory",
     "reembed",
     "user_memory",
 ]

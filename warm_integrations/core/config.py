@@ -5,11 +5,13 @@
 # %% ../../nbs/core/config.ipynb #b9fcc8c5
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, FilePath, PrivateAttr, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .embedder import Embedder, HashingEmbedder
@@ -18,7 +20,16 @@ from .embedder import Embedder, HashingEmbedder
 __all__ = ['WarmConfig']
 
 # %% ../../nbs/core/config.ipynb #d4b9e5a5
-_FORMS = "sqlite:///file.db, sqlite://, http://host:port, https://host:port or unix:///path/to/socket"
+_FORMS = (
+    "sqlite:///file.db, sqlite://, sqlite://?name=any, http://host:port, https://host:port or unix:///path/to/socket"
+)
+
+
+def _check_options(options: dict[str, str], in_memory: bool) -> None:
+    if set(options) - {"synchronous", "name" if in_memory else ""} or not options.get("name", "any"):
+        raise ValueError("a sqlite url takes the option synchronous, and sqlite:// also a name: sqlite://?name=any")
+    if options.get("synchronous", "full") not in ("full", "normal"):
+        raise ValueError("a sqlite url takes ?synchronous=full (the default) or ?synchronous=normal")
 
 
 def _check_url(url: str) -> str:
@@ -28,9 +39,7 @@ def _check_url(url: str) -> str:
     if parts.path in ("/", "/:memory:") and parts.scheme == "sqlite":
         raise ValueError("names no file; for a store in memory use sqlite://")
     if parts.scheme == "sqlite" and not parts.netloc:
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        if set(options) - {"synchronous"} or options.get("synchronous", "full") not in ("full", "normal"):
-            raise ValueError("a sqlite url takes one option: ?synchronous=full (the default) or ?synchronous=normal")
+        _check_options(dict(parse_qsl(parts.query, keep_blank_values=True)), in_memory=not parts.path)
         return url
     if parts.scheme in ("http", "https") and parts.hostname and not parts.query:
         parts.port  # noqa: B018  (raises ValueError where it is not a number from 0 to 65535)
@@ -94,6 +103,8 @@ class WarmConfig(BaseSettings):
     concurrency: int = Field(4, ge=1, le=256)
     "Requests under way at once from this process: at most the server's `--max-concurrent-work`."
 
+    _folder: str = PrivateAttr("")
+
     if not TYPE_CHECKING:  # type checkers read the fields above
 
         def __init__(self, **values: Any) -> None:
@@ -104,6 +115,16 @@ class WarmConfig(BaseSettings):
                 wrong = ValueError(_explained(error))
             del values  # as pydantic's own error and its frames, they hold the keys as plain text
             raise wrong
+
+    def model_post_init(self, context: Any) -> None:
+        """Remember the current directory, where the url is relative to it."""
+        if self.path is not None and not os.path.isabs(unquote(urlsplit(self.url).path[1:])):
+            self._folder = os.getcwd()
+
+    @field_validator("ca_file")
+    @classmethod
+    def _ca_file(cls, ca_file: Path | None) -> Path | None:
+        return None if ca_file is None else ca_file.absolute()
 
     @field_validator("url")
     @classmethod
@@ -145,3 +166,14 @@ class WarmConfig(BaseSettings):
     def scheme(self) -> Literal["sqlite", "http", "https", "unix"]:
         """The part of `url` that picks the store."""
         return urlsplit(self.url).scheme  # type: ignore[return-value]
+
+    @property
+    def path(self) -> str | None:
+        """The absolute path of an embedded store's file, `None` for any other store.
+
+        A relative one begins at the directory that was current when the configuration was made.
+        """
+        parts = urlsplit(self.url)
+        if parts.scheme != "sqlite" or not parts.path:
+            return None
+        return os.path.abspath(os.path.join(self._folder, unquote(parts.path[1:])))

@@ -23,6 +23,8 @@ NEXT_STEP = {
     "wrong_dimension": "Use an embedder of that dimension, or a store of the embedder's (warm-server --input-dim).",
     "read_only": "Give this user write access to the file and its directory, or choose another url.",
     "disk_full": "Free some space on the disk; nothing of this write was kept.",
+    "not_purged": "What was deleted stays deleted, but the files still hold it: free space, name a folder for temporary"
+    " files in SQLITE_TMPDIR, or end what holds the database, then purge again.",
     "locked": "Another process holds the database; end its long transaction, or raise `timeout`.",
     "cannot_open": "Check that the directory exists and that this user may write to it.",
     "lost_file": "Put the database back beside it; to begin anew, delete that file, too.",

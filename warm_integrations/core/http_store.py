@@ -250,9 +250,19 @@ def _check(reply: _Reply, origin: str) -> None:
     raise problem
 
 # %% ../../nbs/core/http_store.ipynb #ada9c347
+def _certificates(config: WarmConfig) -> tuple[object, ...]:
+    """What says which certificates are trusted: a renewed file is another one."""
+    if config.scheme != "https":
+        return ()
+    file = str(config.ca_file or os.environ.get("SSL_CERT_FILE", ""))
+    status = os.stat(file) if os.path.exists(file) else None
+    state = status and (status.st_mtime_ns, status.st_size, status.st_ino)
+    return str(config.ca_file or ""), file, state, os.environ.get("SSL_CERT_DIR")
+
+
 @lru_cache(maxsize=16)
-def _trust(ca_file: str) -> ssl.SSLContext:
-    """Reading certificates takes some 20 ms, so it is done once."""
+def _trust(ca_file: str, *state: object) -> ssl.SSLContext:
+    """Reading certificates takes some 20 ms, so it is done once for each state of the file."""
     try:
         return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context()
     except OSError:
@@ -264,13 +274,14 @@ class _Pool:
         self._config = config
         self._slots = asyncio.Semaphore(config.concurrency)
         self._connections: set[httpx.AsyncHTTPTransport] = set()
-        self._idle: list[httpx.AsyncHTTPTransport] = []
+        self._idle: list[tuple[httpx.AsyncHTTPTransport, tuple[object, ...]]] = []
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[httpx.AsyncHTTPTransport]:
         """A connection for one request, once there is a slot for it."""
         async with self._slots:
-            connection = self._idle.pop() if self._idle else self._open()
+            trusted = _certificates(self._config)
+            connection = await self._idle_one(trusted) or self._open(trusted)
             self._connections.add(connection)
             try:
                 yield connection
@@ -278,13 +289,22 @@ class _Pool:
                 self._connections.discard(connection)
                 await settled(connection.aclose())
                 raise
-            self._idle.append(connection)
+            self._idle.append((connection, trusted))
 
-    def _open(self) -> httpx.AsyncHTTPTransport:
+    async def _idle_one(self, trusted: tuple[object, ...]) -> httpx.AsyncHTTPTransport | None:
+        while self._idle:
+            connection, then = self._idle.pop()
+            if then == trusted:
+                return connection
+            self._connections.discard(connection)  # it would go on with the certificates of that time
+            await settled(connection.aclose())
+        return None
+
+    def _open(self, trusted: tuple[object, ...]) -> httpx.AsyncHTTPTransport:
         # The transport alone: redirects and cookies are no part of the service, and take as long as its answer.
         config = self._config
         return httpx.AsyncHTTPTransport(
-            verify=_trust(str(config.ca_file or "")) if config.scheme == "https" else False,
+            verify=_trust(*trusted) if config.scheme == "https" else False,
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
             uds=unquote(urlsplit(config.url).path) if config.scheme == "unix" else None,
             proxy=_proxy(config),

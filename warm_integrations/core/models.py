@@ -41,8 +41,16 @@ def _tokenizer() -> Any:
     return tokenizer
 
 # %% ../../nbs/core/models.ipynb #ddba405c
+def _state(path: Path | None) -> tuple[int, ...]:
+    """What tells that a file was replaced. That of the extra is checked, and stays."""
+    if path is None:
+        return ()
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
 @lru_cache(maxsize=8)
-def _sha256(path: Path) -> str:
+def _sha256(path: Path, *state: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -80,15 +88,16 @@ def _open(path: Path | None, dim: int) -> _Model:
     return _Model(session, _tokenizer(), inputs, output.name)
 
 # %% ../../nbs/core/models.ipynb #8a101afa
-_loaded: dict[Path | None, _Model] = {}
+_loaded: dict[Path | None, tuple[tuple[int, ...], _Model]] = {}
 _one_at_a_time = threading.Lock()
 
 
 def _load(path: Path | None, dim: int) -> _Model:
     with _one_at_a_time:
-        if path not in _loaded:
-            _loaded[path] = _open(path, dim)
-        return _loaded[path]
+        state = _state(path)
+        if path not in _loaded or _loaded[path][0] != state:
+            _loaded[path] = state, _open(path, dim)
+        return _loaded[path][1]
 
 # %% ../../nbs/core/models.ipynb #e36ddca8
 @dataclass(frozen=True)
@@ -108,12 +117,15 @@ class MiniLMEmbedder:
     dim = 384
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model", None if self.model is None else Path(self.model))
+        object.__setattr__(self, "model", None if self.model is None else Path(self.model).absolute())
 
     @property
     def revision(self) -> str:
         """The beginning of the model file's SHA-256."""
-        return (MINILM_SHA256 if self.model is None else _sha256(Path(self.model)))[:12]
+        if self.model is None:
+            return MINILM_SHA256[:12]
+        path = Path(self.model)
+        return _sha256(path, *_state(path))[:12]
 
     def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Vectors of `texts`, each of length one: shape `(len(texts), 384)`, float64."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from .config import WarmConfig
 from .errors import WarmError
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # %% auto #0
-__all__ = ['T', 'SqliteStore']
+__all__ = ['T', 'drop_memory', 'SqliteStore']
 
 # %% ../../nbs/core/sqlite_store.ipynb #6b385fa8
 _APPLICATION = 0x5741524D  # "WARM", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
@@ -91,9 +91,12 @@ _CODES = {
 }
 
 
+def _code(error: sqlite3.Error) -> str:
+    return next((code for words, code in _CODES.items() if words in str(error)), "database")
+
+
 def _explained(error: sqlite3.Error, path: str) -> WarmError:
-    code = next((code for words, code in _CODES.items() if words in str(error)), "database")
-    return WarmError(code, f"{path}: {'it is a directory' if os.path.isdir(path) else error}")
+    return WarmError(_code(error), f"{path}: {'it is a directory' if os.path.isdir(path) else error}")
 
 # %% ../../nbs/core/sqlite_store.ipynb #1c9f6a5c
 def _identify(db: sqlite3.Connection, path: str) -> bool:
@@ -137,6 +140,17 @@ def _create(db: sqlite3.Connection, path: str, timeout: float) -> None:
     db.execute("COMMIT")
 
 # %% ../../nbs/core/sqlite_store.ipynb #3e4e43cd
+_MEMORY = ":memory:"  # with a name after it, where it has one
+
+
+def _key(config: WarmConfig) -> tuple[str, str, float]:
+    """What tells one database of this process from another: path, synchronous, time-out."""
+    options = dict(parse_qsl(urlsplit(config.url).query))
+    if config.path is None:
+        return _MEMORY + options.get("name", ""), "normal", 0.0
+    return config.path, options.get("synchronous", "full"), config.timeout
+
+
 class _Connection(sqlite3.Connection):
     """A connection that also holds what its rankings have read.
 
@@ -171,15 +185,19 @@ def _size(path: str) -> int:
 
 def _connect(path: str, synchronous: str, timeout: float) -> _Connection:
     """An open connection to the store in `path`, which is created where there is none."""
-    _check_log(path)
+    if path.startswith(_MEMORY):
+        file = ":memory:"
+    else:
+        _check_log(file := path)
     # One thread at a time uses it, but not always the same: the lock of _Database sees to that.
-    db = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False, factory=_Connection)
+    db = sqlite3.connect(file, timeout=timeout, isolation_level=None, check_same_thread=False, factory=_Connection)
     try:
         if not _identify(db, path):
             _create(db, path, timeout)
         elif db.execute("PRAGMA journal_mode").fetchone()[0] == "delete":  # a killed process got no further
             _use_wal(db, timeout)
         db.execute(f"PRAGMA synchronous = {synchronous}")
+        db.execute("PRAGMA temp_store = MEMORY")  # what a query sorts is no larger than what it gives
         return db
     except BaseException:
         db.close()
@@ -189,6 +207,7 @@ def _connect(path: str, synchronous: str, timeout: float) -> _Connection:
 class _Database:
     def __init__(self, path: str, synchronous: str, timeout: float) -> None:
         self.path, self._options = path, (synchronous, timeout)
+        self.in_memory = path.startswith(_MEMORY)
         self.guard = threading.Lock()  # held while the connection is in use
         self.connection: _Connection | None = None
         self.executor: ThreadPoolExecutor | None = None
@@ -229,7 +248,7 @@ class _Database:
         return self.connection
 
     def _find(self) -> tuple[int, int] | None:
-        if self.path == ":memory:":
+        if self.in_memory:
             return None
         try:
             status = os.stat(self.path)
@@ -265,19 +284,35 @@ def _submit(key: tuple[str, str, float], work: Callable[[_Connection], T]) -> Fu
 
 
 def _retire() -> None:
-    running = [d for d in _databases.values() if d.executor is not None and d.path != ":memory:"]
+    running = [d for d in _databases.values() if d.executor is not None]
     for database in running[: max(0, len(running) - _MAX_OPEN + 1)]:
         assert database.executor is not None
-        database.executor.submit(database.release)
+        if not database.in_memory:
+            database.executor.submit(database.release)
         database.executor.shutdown(wait=False)
         database.executor = None
+
+
+def drop_memory(config: WarmConfig) -> None:
+    """Free the store in memory that `config` names, with all that it holds; used again, it begins empty.
+
+    `ValueError` for a store that is not in memory.
+    """
+    if config.scheme != "sqlite" or config.path is not None:
+        raise ValueError(f"{config.url} is not in memory; allowed: sqlite:// and sqlite://?name=any")
+    with _table:
+        database = _databases.pop(_key(config), None)
+    if database is not None:
+        if database.executor is not None:
+            database.executor.shutdown()  # what was asked for before is answered
+        database.release()
 
 # %% ../../nbs/core/sqlite_store.ipynb #0f62c380
 def _before_fork() -> None:
     _table.acquire()
     for database in _databases.values():
         database.guard.acquire()
-        if database.path != ":memory:":
+        if not database.in_memory:
             database.close()
 
 
@@ -411,13 +446,30 @@ def _delete(db: _Connection, tenant: int, step: Delete) -> list[str]:
     return removed
 
 # %% ../../nbs/core/sqlite_store.ipynb #fb6857c9
-def _purge(db: _Connection) -> None:
+def _purge(db: _Connection, path: str) -> None:
     db.held.clear()
     db.held_bytes = 0
+    try:
+        _vacuum(db)
+        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise sqlite3.OperationalError("database is locked by another reader or writer")
+    except (sqlite3.Error, MemoryError) as error:
+        cause = str(error) or "there is not enough memory for a copy of it"
+        raise WarmError("not_purged", f"{path}: deleted, but not yet purged: {cause}") from None
+
+
+def _vacuum(db: _Connection) -> None:
+    db.execute("PRAGMA temp_store = FILE")
+    try:
+        db.execute("VACUUM")
+        return
+    except sqlite3.OperationalError as error:
+        if _CODES["unable to open"] != _code(error):
+            raise
+    finally:
+        db.execute("PRAGMA temp_store = MEMORY")
     db.execute("VACUUM")
-    busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
-        raise sqlite3.OperationalError("database is locked: deleted, but not yet purged; purge again")
 
 # %% ../../nbs/core/sqlite_store.ipynb #5bd02fda
 def _get(db: _Connection, tenant: int, scores: Mapping[str, float]) -> list[Hit]:
@@ -522,16 +574,11 @@ class SqliteStore:
     atomic = True
 
     def __init__(self, config: WarmConfig) -> None:
-        parts = urlsplit(config.url)
-        synchronous = dict(parse_qsl(parts.query)).get("synchronous", "full")
-        if parts.path:
-            self._key = (os.path.abspath(unquote(parts.path[1:])), synchronous, config.timeout)
-        else:
-            self._key = (":memory:", synchronous, 0.0)
+        self._key = _key(config)
         self._tenant, self._dim = config.tenant_id or "default", config.embedder.dim
         self._max_k = max(MAX_K, config.max_fetch)
 
-        self._waits_for_disk = bool(parts.path) and synchronous == "full"
+        self._waits_for_disk = self._key[1] == "full"
 
     def time(self) -> None:
         """Not needed: a plan that writes sees what was written before."""
@@ -595,7 +642,7 @@ class SqliteStore:
             if db.in_transaction:
                 db.execute("ROLLBACK")
         if purge:
-            _purge(db)
+            _purge(db, self._key[0])
         return result
 
     def _answer(self, db: _Connection, tenant: int, step: Step) -> Any:

@@ -332,9 +332,13 @@ async def settled(work: Awaitable[T]) -> T:
         raise
 
 # %% ../../nbs/core/store.ipynb #97ec51d6
-@lru_cache(maxsize=512)
 def connect(config: WarmConfig) -> Store:
     """The store that `config.url` names. Nothing is opened before the first use."""
+    return _store(config, config.path)
+
+
+@lru_cache(maxsize=512)
+def _store(config: WarmConfig, path: str | None) -> Store:
     if config.scheme == "sqlite":
         from warm_integrations.core.sqlite_store import SqliteStore
 

@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 __all__ = ['ITEMS_AT_ONCE', 'snapshot', 'rows_by_session', 'read_history', 'texts_of', 'write_history', 'main']
 
 # %% ../../nbs/openai_agents/main.ipynb #048e4deb
+def _temporary(beside: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder where temporary files go, else beside a file. `ValueError` where neither can be written to."""
+    for place in (None, beside.absolute().parent):
+        with contextlib.suppress(OSError):
+            return tempfile.TemporaryDirectory(dir=place)
+    raise ValueError("there is no folder for a temporary copy of the file; set TMPDIR to one that can be written to")
+
+
 @contextlib.contextmanager
 def snapshot(file: Path) -> Iterator[Path]:
     """A copy of an SQLite file, for as long as the block runs. `ValueError` where there is none to be read."""
@@ -39,17 +47,22 @@ def snapshot(file: Path) -> Iterator[Path]:
         raise ValueError(f"there is no file {file}")
     # Without a write-ahead log nobody has it open, and opened as immutable, none is made.
     mode = "mode=ro" if Path(f"{file}-wal").exists() else "immutable=1"
-    with tempfile.TemporaryDirectory() as folder:
+    with _temporary(file) as folder:
         copy = Path(folder) / "copy.db"
-        try:
-            with (
-                contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?{mode}", uri=True)) as source,
-                contextlib.closing(sqlite3.connect(copy)) as target,
-            ):
-                source.backup(target)
-        except sqlite3.Error as error:
-            raise ValueError(f"{file} cannot be read as an SQLite database: {error}") from None
+        _back_up(f"{file.absolute().as_uri()}?{mode}", file, copy)
         yield copy
+
+
+def _back_up(uri: str, file: Path, copy: Path) -> None:
+    wrong = f"{file} cannot be read as an SQLite database"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as source:
+            source.execute("SELECT count(*) FROM sqlite_master")
+            wrong = f"{file} cannot be copied to {copy.parent} (TMPDIR names another folder)"
+            with contextlib.closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+    except sqlite3.Error as error:
+        raise ValueError(f"{wrong}: {error}") from None
 
 # %% ../../nbs/openai_agents/main.ipynb #56abca3a
 def rows_by_session(copy: Path, file: Path) -> dict[str, int]:
