@@ -146,7 +146,11 @@ def _directory(path: str | None) -> Iterator[str]:
     if path is not None:
         yield path
     else:
-        with tempfile.TemporaryDirectory(prefix="warm-server-") as temporary:
+        try:
+            made = tempfile.TemporaryDirectory(prefix="warm-server-")
+        except OSError as error:
+            raise RuntimeError(f"{error}: name a directory with --data-dir, or in TMPDIR") from None
+        with made as temporary:
             yield temporary
 
 

@@ -82,7 +82,7 @@ cd /proc && exec "$@"
 
 @pytest.fixture
 def without_temporary_folder(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs Python where only `/mnt`, which is `tmp_path`, can be written to, as in a container with a read-only root."""
+    """Runs Python where `/mnt`, which is `tmp_path`, can be written to, and no folder for temporary files."""
     env = {name: value for name, value in os.environ.items() if name not in ("TMPDIR", "TEMP", "TMP", "SQLITE_TMPDIR")}
     enter = ["unshare", "-m" if os.geteuid() == 0 else "-rm", "sh", "-c", _READ_ONLY, "sh", str(tmp_path)]
 

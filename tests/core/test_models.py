@@ -318,3 +318,15 @@ def test_the_openai_embedder_says_what_it_is() -> None:
     assert WarmConfig(embedder=embedder).embedder == embedder
     with pytest.raises(ValueError, match="both have to be at least 1"):
         OpenAIEmbedder(batch=0)
+
+
+def test_a_model_file_that_was_replaced_is_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.onnx").write_bytes(b"one")
+    embedder = MiniLMEmbedder("model.onnx")
+    before = embedder.revision
+    monkeypatch.chdir("/")
+    assert embedder.revision == before
+    (tmp_path / "new.onnx").write_bytes(b"two")
+    (tmp_path / "new.onnx").replace(tmp_path / "model.onnx")
+    assert embedder.revision != before

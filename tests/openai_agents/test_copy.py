@@ -187,7 +187,7 @@ async def test_without_a_folder_for_temporary_files(tmp_path, folder, without_te
         assert await kept.get_items() == [said(1)]
     else:
         program = (
-            f"import runpy, subprocess, sys; subprocess.run(['mount', '-o', 'remount,bind,ro', '/mnt'], check=True)\n"
+            "import runpy, subprocess, sys; subprocess.run(['mount', '-o', 'remount,bind,ro', '/mnt'], check=True)\n"
         )
         program += f"sys.argv = {[*command[1:], '/mnt/' + folder.name + '/talk.db']}\n"
         program += "runpy.run_module(sys.argv[0], run_name='__main__')"
