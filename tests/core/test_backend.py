@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -310,9 +312,10 @@ async def test_both_stores_rank_alike_in_five_languages(
     assert min(recalled) >= 0.95
 
 
-async def test_requests_of_each_operation(proxied: tuple[Proxy, WarmConfig]) -> None:
+async def test_requests_of_each_operation(proxied: tuple[Proxy, WarmConfig], monkeypatch: pytest.MonkeyPatch) -> None:
     proxy, config = proxied
     backend = AsyncWarmBackend(config)
+    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", 1e9)
 
     async def count(expected: list[str], call: Any) -> None:
         proxy.reset()
@@ -321,8 +324,11 @@ async def test_requests_of_each_operation(proxied: tuple[Proxy, WarmConfig]) -> 
 
     await count(["POST batch"], backend.remember([Record("boat one", {"u": 1}, id="a")]))
     await count(["POST batch"], backend.remember([Record(f"boat {i}", id=f"b{i}") for i in range(100)]))
-    await count(["GET documents", "POST recall"], backend.recall("boat", 5, {"u": 1}))
+    await count(["POST recall", "GET documents"], backend.recall("boat", 5))
     await count(["POST recall"], backend.recall("boat", 100))
+    await count(["POST recall", "GET documents"], backend.recall("boat", 5, {"u": 1}))  # fewer: were some missed?
+    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", -1.0)
+    await count(["POST recall", "GET documents"], backend.recall("boat", 5))
     await count(["POST query"], backend.get(["a", "b1"]))
     await count(["GET documents"], backend.list(limit=10))
     await count(["POST forget"], backend.forget(["a"]))
@@ -491,6 +497,113 @@ async def test_reembed_does_not_bring_back_what_was_forgotten_meanwhile(config: 
     assert ids(await AsyncWarmBackend(config).list()) == ["stays"]
 
 
+def is_live(record: Recalled) -> bool:
+    return record.metadata.get("live") is True
+
+
+@pytest.mark.parametrize("crowd", [120, 3000])
+@pytest.mark.parametrize("prefix", ["", "u/"])
+async def test_what_is_passed_over_costs_no_hit(backend: AsyncWarmBackend, crowd: int, prefix: str) -> None:
+    question, own = "What is her current project?", {"user": "u"}
+    await backend.remember([Record(f"current project {i}", own, id=f"u/{i:04}") for i in range(crowd)])
+    lives = {"u/x": "Lately a project about old bridges", "u/y": "Her colleagues are from Turin, she says"}
+    await backend.remember([Record(text, {**own, "live": True}, id=id) for id, text in lives.items()])
+    await backend.remember([Record(question, {"user": "another", "live": True}, id="u/z")])
+    await backend.remember([Record(question, {**own, "live": True}, id="w/x")] if prefix else [])
+    for k in (1, 5):
+        found = await backend.recall(question, k, own, prefix=prefix, only=is_live)
+        assert ids(found)[0] == "u/x"
+        assert set(ids(found)) <= {"u/x", "u/y"}
+        assert [record.score for record in found] == sorted((record.score for record in found), reverse=True)
+        near = await backend.similar("current project", k, own, prefix=prefix, only=is_live)
+        assert ids(near) == ["u/x", "u/y"][:k]
+        assert (near[0].text, near[0].metadata) == (lives["u/x"], {**own, "live": True})
+    [alone] = await backend.similar(lives["u/y"], 1, own, prefix=prefix, only=is_live)
+    assert (alone.id, alone.score) == ("u/y", pytest.approx(1, abs=1e-5))
+    assert await backend.recall(question, 5, own, prefix=prefix, only=lambda record: False) == []
+
+
+async def test_what_passes_is_ranked_as_if_it_were_alone(config: WarmConfig) -> None:
+    alone, among = AsyncWarmBackend(config), AsyncWarmBackend(config.model_copy(update={"collection": "among"}))
+    live = [Record(note.text, {"live": True}, note.id) for note in NOTES]
+    await alone.remember(live)
+    asked = QUESTIONS[::8]
+    await among.remember([*live, *(Record(f"{question} {i}") for question, _ in asked for i in range(150))])
+    for question, right in asked:
+        expected, found = await alone.recall(question, 5), await among.recall(question, 5, only=is_live)
+        assert ids(found)[0] == ids(expected)[0] == right
+        assert len(found) == 5
+        expected, found = await alone.similar(question, 5), await among.similar(question, 5, only=is_live)
+        assert ids(found) == ids(expected)
+        assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-5)
+
+
+async def test_requests_of_a_recall_that_passes_over_many(proxied: tuple[Proxy, WarmConfig]) -> None:
+    proxy, config = proxied
+    backend = AsyncWarmBackend(config)
+    texts = ["boat"] * 1500 + ["a boat and much else"] * 1200
+    await backend.remember([Record(text, {"live": text != "boat"}, f"a/{i:04}") for i, text in enumerate(texts)])
+    await backend.recall("boat", 1)
+    for prefix, pages, passed in (("", 3, 1200), ("a/", 3, 1200), ("a/26", 1, 100)):
+        proxy.reset()
+        found = await backend.similar("boat", 5, prefix=prefix, only=is_live)
+        assert {(record.text, record.id[: len(prefix)]) for record in found} == {("a boat and much else", prefix)}
+        assert len(found) == 5
+        ranked = ["POST query"] * 4  # of 5, 20, 80 and 100 records
+        assert proxy.calls == [*ranked, *["GET documents"] * pages, *["POST query"] * (1 + passed // 1000)]
+    proxy.reset()
+    assert ids(await backend.recall("boat", 1, only=lambda record: record.id == "a/2699")) == ["a/2699"]
+    assert proxy.calls == ["POST recall"] * 5 + ["GET documents"] * 3 + ["POST query"]
+
+
+async def test_another_workers_embedder_is_noticed_by_one_that_has_recalled_before(
+    config: WarmConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", 1e9)
+    here, there = AsyncWarmBackend(config), AsyncWarmBackend(config.model_copy(update={"embedder": Other()}))
+    await here.remember([Record(f"boat {i}") for i in range(20)])
+    assert len(await here.recall("boat", 5)) == 5
+    await there.remember([Record("boat anew", id="x")])
+    for k in (100, 21):  # fewer than asked for
+        with pytest.raises(WarmError, match=r"hashing/other/384") as caught:
+            await here.recall("boat", k)
+        assert caught.value.code == "mixed_embedders"
+    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", -1.0)  # the time is over
+    with pytest.raises(WarmError, match="mixed_embedders"):
+        await here.recall("boat", 5)
+    assert await reembed(config) == 1
+    assert "x" in ids(await here.recall("boat", 21))
+
+
+async def test_another_process_that_changes_the_embedder_is_noticed(config: WarmConfig) -> None:
+    here = AsyncWarmBackend(config)
+    await here.remember([Record(f"boat {i}") for i in range(3)])
+    assert len(await here.recall("boat", 3)) == 3
+    program = """
+import asyncio, sys
+from warm_integrations.core import HashingEmbedder, WarmConfig
+from warm_integrations.core.backend import reembed
+class Other(HashingEmbedder):
+    revision = "other"
+config = WarmConfig(url=sys.argv[1], tenant_id=sys.argv[2], embedder=Other())
+print(asyncio.run(reembed(config)))
+"""
+    command = [sys.executable, "-c", program, config.url, config.tenant_id or ""]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "3\n"
+    with pytest.raises(WarmError, match="mixed_embedders"):
+        await here.recall("boat", 3)
+
+
+async def test_the_embedded_store_looks_at_the_embedders_each_time(tmp_path: Path) -> None:
+    config = WarmConfig(url=f"sqlite:///{tmp_path}/warm.db")
+    here, there = AsyncWarmBackend(config), AsyncWarmBackend(config.model_copy(update={"embedder": Other()}))
+    await here.remember([Record(f"boat {i}") for i in range(20)])
+    assert len(await here.recall("boat", 5)) == 5
+    await there.remember([Record("boat anew")])
+    with pytest.raises(WarmError, match="mixed_embedders"):
+        await here.recall("boat", 5)
+
+
 async def test_masked_vectors_differ_and_rank_alike(config: WarmConfig) -> None:
     masked = config.model_copy(update={"zero_trust_key": SecretStr("k1"), "collection": "masked"})
     plain, hidden = AsyncWarmBackend(config), AsyncWarmBackend(masked)
@@ -532,7 +645,7 @@ async def test_text_queries_send_text_and_no_vector(request: pytest.FixtureReque
         backend = AsyncWarmBackend(WarmConfig(url=url, text_queries=True))
         await backend.remember([Record("a boat", {"u": 1}, id="a")])
         [found] = await backend.recall("where is the boat?", 3, {"u": 1})
-    (put, documents), (scan, _), (query, question) = sent
+    (put, documents), (query, question), (scan, _) = sent
     assert (put, scan, query) == ("/api/v1/documents/batch", "/api/v1/documents", "/api/v1/query")
     [document] = [document for document in documents if document.get("text")]
     assert document["text"] == "a boat"

@@ -705,10 +705,34 @@ async def test_forget_all_also_removes_what_has_expired(config, brief, clock):
     assert await rows(config) == []
 
 
-async def test_a_new_tag_does_not_take_an_expiry_away(alice, brief, clock):
-    await brief.remember("Alice is in Rome.")
-    await alice.remember("Alice is in Rome.", ["travel"])
-    assert [one.expires_at for one in await alice.list()] == [START + timedelta(days=7)]
+async def test_what_is_said_again_lasts_until_the_later_end(config, alice, brief, clock):
+    await brief.remember("Alice is in Rome.", ["city"])
+    clock.at = START + timedelta(days=5)
+    again = await brief.remember("Alice is in Rome.", ["travel"])
+    end = START + timedelta(days=12)
+    assert (again.new, again.memory.created_at, again.memory.expires_at) == (False, START, end)
+    shorter = user_memory(config, "alice", expires_after=timedelta(hours=1))
+    assert (await shorter.remember("Alice is in Rome.")).memory == again.memory
+    clock.at = end - timedelta(seconds=1)
+    assert await alice.list() == [again.memory]
+    for_ever = (await alice.remember("Alice is in Rome.")).memory
+    assert (for_ever.expires_at, sorted(for_ever.tags)) == (None, ["city", "travel"])
+    assert (await brief.remember("Alice is in Rome.")).memory == for_ever
+    clock.at = end + timedelta(days=1000)
+    assert await alice.list() == [for_ever]
+
+
+@pytest.mark.parametrize(("known", "new"), [(7, 9), (9, 7), (7, None), (None, 7), (7, 7)])
+@pytest.mark.parametrize("once", [False, True], ids=["of the store", "of the export itself"])
+async def test_an_import_keeps_the_later_end(alice, clock, known, new, once):
+    def entry(days):
+        end = None if days is None else (START + timedelta(days=days)).isoformat()
+        return {"text": "Alice is in Rome.", "tags": [], "created_at": START.isoformat(), "expires_at": end}
+
+    for entries in [[entry(known), entry(new)]] if once else [[entry(known)], [entry(new)]]:
+        await alice.import_(json.dumps({"version": 1, "memories": entries}))
+    latest = None if None in (known, new) else START + timedelta(days=max(known, new))
+    assert [one.expires_at for one in await alice.list()] == [latest]
 
 
 async def test_a_new_tag_does_not_let_what_is_kept_for_ever_expire(alice, brief, clock):
@@ -724,6 +748,19 @@ async def test_expired_memories_take_no_place_in_a_recall(alice, brief, clock):
     await alice.remember("Alice once drank a cup of tea in a street of Rome.")
     clock.at = START + timedelta(days=7)
     assert len(await alice.recall("tea", 1)) == 1
+
+
+@pytest.mark.parametrize("many", [120, 3000])
+async def test_however_many_have_expired_the_live_one_is_recalled(alice, many):
+    now = datetime.now(timezone.utc)
+    times = {"created_at": (now - timedelta(days=2)).isoformat(), "expires_at": (now - timedelta(days=1)).isoformat()}
+    notes = [{"text": f"Current project: task {number}", "tags": [], **times} for number in range(many)]
+    await alice.import_(json.dumps({"version": 1, "memories": notes}))
+    live = "Since last week her current work is a project about old bridges, with two colleagues from Turin"
+    await alice.remember(live)
+    assert [one.text for one in await alice.recall("What is her current project?", 5)] == [live]
+    done = await alice.remember("Current work: a project about old bridges, with two colleagues from Turin")
+    assert [one.text for one in done.similar] == [live]
 
 
 async def test_expired_memories_take_no_place_in_a_page(alice, brief, clock):

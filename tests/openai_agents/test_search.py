@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from agents import Agent, Runner, function_tool
 from agents.testing import ScriptedModel, assistant_message, function_call
+from proxy import Proxy
 
 from local_server import LocalServer
 from warm_integrations.core import HashingEmbedder, WarmConfig, WarmError
+from warm_integrations.core.paged import AsyncPagedLog, Item, boundary_id
 from warm_integrations.core.store import Document
 from warm_integrations.openai_agents import ItemHit, WarmSession
 
@@ -169,6 +173,46 @@ async def test_a_damaged_item_is_passed_over_and_counted(config, records):
     assert sorted(await found(session, "cat")) == sorted(TEXTS[:2])
 
 
+@pytest.mark.parametrize("many", [120, 3000])
+@pytest.mark.parametrize("parts", [1, 3])
+async def test_however_many_items_are_damaged_the_good_one_is_found(config, records, many, parts):
+    if parts > 1:
+        many //= 10
+    log = AsyncPagedLog("s", config, chunk_chars=40)
+    session = await made(config, texts=["A hotel far from Lisbon, I think, with a view of the river"])
+    vector, labels = HashingEmbedder().embed_query("hotels in Lisbon"), session._labels()
+    bad = ["{bad" + " " * 40 * (parts - 1)] * many
+    await log.append([Item(text, "hotels in Lisbon", vector, labels) for text in bad])
+    await session.add_items([user("Nothing at all")])
+    texts = ["A hotel far from Lisbon, I think, with a view of the river", "Nothing at all"]
+    assert await found(session, "hotels in Lisbon", 1) == texts[:1]
+    assert session.skipped == many
+    assert await found(session, "hotels in Lisbon", 5) == texts
+
+
+async def test_however_many_items_are_hidden_the_others_are_found(config, records):
+    """An interrupted replace leaves what it replaced behind a boundary."""
+    session = await made(config, texts=["hotels in Lisbon"] * 130)
+    prefix, [newest, *_] = records.prefix("s"), await records.of_items("s")
+    name = newest.id.removeprefix(prefix)
+    await session.add_items([user("A hotel far from Lisbon")])
+    await records.put(Document(boundary_id(prefix, name[:28], 0), name[:37]))
+    assert await found(WarmSession("s", config, searchable=True), "hotels in Lisbon") == ["A hotel far from Lisbon"]
+
+
+async def test_requests_of_a_search(warm_server, request):
+    request.node.user_properties.append(("store", "warm-server"))
+    async with Proxy(warm_server.url) as proxy:
+        config = WarmConfig(url=proxy.url, tenant_id=f"proxied-{uuid.uuid4().hex}")
+        session = await made(config, texts=[f"word {n}" for n in range(20)])
+        proxy.reset()
+        assert len(await session.search("word", 5)) == 5
+        assert proxy.calls == ["GET documents", "POST query"]
+        proxy.reset()
+        assert len(await session.search("word", 100)) == 20
+        assert proxy.calls == ["GET documents", "POST query"]
+
+
 class Letters:
     """An embedder that counts letters."""
 
@@ -192,7 +236,35 @@ async def test_vectors_of_two_embedders_are_never_compared(config):
     assert "letters/7/384" in str(failure.value)
     assert "hashing/2/384" in str(failure.value)
     await session.add_items([user("Letters")])
-    assert await found(session, "Lisbon") == ["Letters"]
+    for mixed in (session, WarmSession("s", config, searchable=True)):  # either would find a part
+        with pytest.raises(WarmError, match="other_embedder"):
+            await mixed.search("Lisbon")
+    assert await session._atomic_replace_items([user("Written anew")])
+    assert await found(session, "Lisbon") == ["Written anew"]
+
+
+async def test_another_workers_embedder_is_noticed_by_one_that_has_searched_before(config):
+    here = await made(config, texts=[f"word {number}" for number in range(150)])
+    there = WarmSession("s", config.model_copy(update={"embedder": Letters()}), searchable=True)
+    assert len(await here.search("word")) == 10
+    await there.add_items([user("one more word")])
+    with pytest.raises(WarmError, match=r"letters/7/384.*hashing/2/384") as failure:
+        await here.search("word")
+    assert failure.value.code == "other_embedder"
+    assert await there.pop_item() == user("one more word")
+    assert len(await here.search("word")) == 10
+    await here.clear_session()
+    await there.add_items([user("one more word")])
+    assert await found(there, "word") == ["one more word"]
+
+
+async def test_an_embedder_of_a_log_that_another_object_deleted_is_noticed(config):
+    here = await made(config)
+    await WarmSession("s", config).delete()
+    await here.add_items([user("Lisbon again")])  # over HTTP without a header
+    there = WarmSession("s", config.model_copy(update={"embedder": Letters()}), searchable=True)
+    with pytest.raises(WarmError, match="other_embedder"):
+        await there.search("Lisbon")
 
 
 async def test_another_masking_key_is_another_embedder(config):

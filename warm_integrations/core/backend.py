@@ -11,8 +11,9 @@ import math
 import os
 import reprlib
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
@@ -41,14 +42,16 @@ from warm_integrations.core.store import (
     Row,
     Scan,
     Step,
+    best_passing,
     check_nesting,
     connect,
     matches,
     metadata_bytes,
+    nearest_among,
     single,
     to_json,
 )
-from .words import telling_words
+from .words import stem, telling_words, words
 
 T = TypeVar("T")
 
@@ -183,6 +186,22 @@ def _question(query: str) -> str:
     telling = " ".join(telling_words(query))
     return (telling or query).encode("utf-8", "ignore")[:_MAX_QUERY_BYTES].decode("utf-8", "ignore")
 
+# %% ../../nbs/core/backend.ipynb #b84e2d95
+_LOOK_AGAIN = 10.0  # seconds
+
+
+def _by_words_and_meaning(
+    question: str, passed: Mapping[str, Recalled], by_meaning: Mapping[str, float], k: int
+) -> Mapping[str, float]:
+    """The scores of the `k` best of these records, by id, as the step `Recall` defines them."""
+    from warm_integrations.core.ranking import Candidates, combined
+
+    candidates = Candidates(1)  # for its words alone
+    texts = enumerate(passed.items())
+    candidates.add([(key, id, " ".join(map(stem, words(record.text))), None) for key, (id, record) in texts])
+    by_words = candidates.matching(map(stem, words(question)), max(k, len(by_meaning)))
+    return combined(by_words, by_meaning, k)
+
 # %% ../../nbs/core/backend.ipynb #7be57c06
 class AsyncWarmBackend:
     """Records of one collection, on either store. Safe to share among tasks, threads and event loops."""
@@ -193,7 +212,8 @@ class AsyncWarmBackend:
         self._prefix = digest("records", self.config.collection) + "/"
         self._embedders = digest("embedders", self.config.collection) + "/"
         self._clock = Clock()
-        self._alone = self._closed = False
+        self._closed = False
+        self._looked = -math.inf  # when the embedders of the collection were last looked at
 
     async def remember(self, records: Sequence[Record]) -> Sequence[str]:
         """Store records, or replace those whose ids exist; all or none up to the limits of one batch.
@@ -216,7 +236,13 @@ class AsyncWarmBackend:
         return ids
 
     async def recall(
-        self, query: str, k: int = 10, filter: Mapping[str, Json] | None = None, *, only: Condition | None = None
+        self,
+        query: str,
+        k: int = 10,
+        filter: Mapping[str, Json] | None = None,
+        *,
+        prefix: str = "",
+        only: Condition | None = None,
     ) -> Sequence[Recalled]:
         """The `k` records that answer `query` best, by words and by meaning, best first.
 
@@ -225,24 +251,35 @@ class AsyncWarmBackend:
             k: how many, 1 to `config.max_fetch`.
             filter: only records whose metadata has each of these keys with an equal JSON value;
                 the store applies it before ranking.
-            only: passes over records for which it is false: others are fetched in their place,
-                `config.overfetch` times as many and more, up to `config.max_fetch`.
+            prefix: only ids that go on after this text.
+            only: passes over records for which it is false. However many these are, they take the place of no other:
+                `config.overfetch` times as many are asked for, and so on. On warm-server, where `config.max_fetch`
+                are not enough, all records below `prefix` are read and those that pass are ranked.
 
         Raises:
-            WarmError: `mixed_embedders` where the collection holds records of another embedder.
+            WarmError: `mixed_embedders` where the collection holds records of another embedder. A worker that has
+                found none looks again with each answer of fewer than `k`, and after 10 seconds; on the embedded
+                store with each call.
         """
         self._check_open()
         if not isinstance(query, str) or not query.strip():
             raise ValueError("query must be text that is not empty")
         self._check_k(k)
         # No more than a text may have: to embed a megabyte takes seconds.
-        return await self._store.read(self._recall(query[:MAX_TEXT_BYTES], k, _filter(filter), only))
+        return await self._store.read(self._recall(query[:MAX_TEXT_BYTES], k, _filter(filter), prefix, only))
 
     async def similar(
-        self, text: str, k: int = 3, filter: Mapping[str, Json] | None = None, *, only: Condition | None = None
+        self,
+        text: str,
+        k: int = 3,
+        filter: Mapping[str, Json] | None = None,
+        *,
+        prefix: str = "",
+        only: Condition | None = None,
     ) -> Sequence[Recalled]:
         """The `k` (1 to `config.max_fetch`) records nearest to the document `text`, with the cosines of their vectors.
 
+        Only those of the embedder in use take part. `filter`, `prefix` and `only` are as above.
         With `text_queries`, where no vectors are at hand, there are none.
         """
         self._check_open()
@@ -253,7 +290,7 @@ class AsyncWarmBackend:
         if self.config.text_queries:
             return []
         [vector] = masked(self.config, self.config.embedder.embed_documents([text[:MAX_TEXT_BYTES]]))
-        return await self._store.read(self._ranked(lambda n: Nearest(vector, n, scope), k, only))
+        return await self._store.read(self._similar(vector, k, scope, prefix, only))
 
     async def get(self, ids: Sequence[str]) -> Sequence[Recalled]:
         """The records among `ids`, in their order; an unknown id, or what cannot be one, is passed over."""
@@ -370,35 +407,64 @@ class AsyncWarmBackend:
         for batch in batches([[announced], *groups], self.config.embedder.dim):
             yield Put(batch)
 
-    def _recall(self, query: str, k: int, filter: Mapping[str, Json], only: Condition | None) -> Plan[Any]:
-        if not self._alone:
-            others = sorted({row.payload for row in (yield from self._announced())} - {self._embedder()})
-            if others:
-                detail = (
-                    f"this collection holds records of {', '.join(others)}; the embedder in use is {self._embedder()}"
-                )
-                raise WarmError("mixed_embedders", detail)
-            self._alone = True
-        vector = None
-        if not self.config.text_queries:
-            [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
-        question, scope = _question(query), {**filter, **self._mine()}
+    def _recall(self, query: str, k: int, filter: Mapping[str, Json], prefix: str, only: Condition | None) -> Plan[Any]:
+        if self._store.atomic:
+            yield from self._check_embedders()
+        found = yield from self._answers(query, k, {**filter, **self._mine()}, prefix, only)
+        stale = time.monotonic() - self._looked > _LOOK_AGAIN
+        if not self._store.atomic and (stale or len(found) < k):
+            yield from self._check_embedders()
+        return found
+
+    def _answers(self, query: str, k: int, scope: Mapping[str, Json], prefix: str, only: Condition | None) -> Plan[Any]:
+        question = _question(query)
+        if self.config.text_queries:
+            return (yield from self._similar(question, k, scope, prefix, only))
+        [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
 
         def ask(n: int) -> Step:
-            return Recall(question, n, scope, vector, min(4096, max(100, n * self.config.overfetch)))
+            return Recall(question, n, scope, vector, max(n, min(4096, max(100, n * self.config.overfetch))))
 
-        return (yield from self._ranked(ask, k, only))
+        found = yield from self._ranked(ask, k, prefix, only)
+        if found is not None:
+            return found
+        passed, by_meaning = yield from self._passed(vector, scope, prefix, only)
+        scores = _by_words_and_meaning(question, passed, by_meaning, k)
+        return [replace(passed[id], score=score) for id, score in scores.items()]
 
-    def _ranked(self, ask: Callable[[int], Step], k: int, only: Condition | None) -> Plan[Any]:
-        """The `k` best that pass `only`: more are asked for while it leaves too few."""
-        asked, most = k, self.config.max_fetch
-        while True:
-            hits: Sequence[Hit] = yield ask(asked)
-            found = [self._found(hit, hit.score) for hit in hits]
-            kept = [record for record in found if only is None or only(record)]
-            if len(kept) >= k or len(found) < asked or asked >= most:
-                return kept[:k]
-            asked = min(most, asked * max(2, self.config.overfetch))
+    def _similar(
+        self, vector: Any, k: int, scope: Mapping[str, Json], prefix: str, only: Condition | None
+    ) -> Plan[Any]:
+        found = yield from self._ranked(lambda n: Nearest(vector, n, scope), k, prefix, only)
+        if found is not None:
+            return found
+        passed, by_meaning = yield from self._passed(vector, scope, prefix, only)
+        return [replace(passed[id], score=score) for id, score in by_meaning.items()][:k]
+
+    def _ranked(self, ask: Callable[[int], Step], k: int, prefix: str, only: Condition | None) -> Plan[Any]:
+        """The `k` best that pass; `None` where the most hits of one step do not suffice."""
+
+        def take(hit: Hit) -> Plan[Recalled | None]:
+            record = self._found(hit, hit.score)
+            return record if record.id.startswith(prefix) and (only is None or only(record)) else None
+            yield
+
+        return (yield from best_passing(ask, k, self._store.most_hits, self.config.overfetch, take))
+
+    def _passed(self, vector: Any, scope: Mapping[str, Json], prefix: str, only: Condition | None) -> Plan[Any]:
+        """All records that pass, by their ids in the store, and the cosines of the nearest `config.max_fetch`."""
+        found = yield from self._list(scope, "", None, prefix, only)
+        passed = {self._prefix + record.id: record for record in found}
+        hits = yield from nearest_among(vector, list(passed), self.config.max_fetch, scope)
+        return passed, {hit.id: hit.score for hit in hits}
+
+    def _check_embedders(self) -> Plan[None]:
+        now, rows = time.monotonic(), (yield from self._announced())
+        others = sorted({row.payload for row in rows} - {self._embedder()})
+        if others:
+            detail = f"this collection holds records of {', '.join(others)}; the embedder in use is {self._embedder()}"
+            raise WarmError("mixed_embedders", detail)
+        self._looked = now
 
     def _announced(self) -> Plan[Any]:
         """The embedders that have written here. A small page, since the neighbours' records follow."""
@@ -509,16 +575,28 @@ class WarmBackend:
         return self._call(lambda: self._backend.remember(records))
 
     def recall(
-        self, query: str, k: int = 10, filter: Mapping[str, Json] | None = None, *, only: Condition | None = None
+        self,
+        query: str,
+        k: int = 10,
+        filter: Mapping[str, Json] | None = None,
+        *,
+        prefix: str = "",
+        only: Condition | None = None,
     ) -> Sequence[Recalled]:
         """See `AsyncWarmBackend.recall`."""
-        return self._call(lambda: self._backend.recall(query, k, filter, only=only))
+        return self._call(lambda: self._backend.recall(query, k, filter, prefix=prefix, only=only))
 
     def similar(
-        self, text: str, k: int = 3, filter: Mapping[str, Json] | None = None, *, only: Condition | None = None
+        self,
+        text: str,
+        k: int = 3,
+        filter: Mapping[str, Json] | None = None,
+        *,
+        prefix: str = "",
+        only: Condition | None = None,
     ) -> Sequence[Recalled]:
         """See `AsyncWarmBackend.similar`."""
-        return self._call(lambda: self._backend.similar(text, k, filter, only=only))
+        return self._call(lambda: self._backend.similar(text, k, filter, prefix=prefix, only=only))
 
     def get(self, ids: Sequence[str]) -> Sequence[Recalled]:
         """See `AsyncWarmBackend.get`."""

@@ -114,14 +114,15 @@ def _request(step: Step, dim: int, embedded_there: bool = False) -> tuple[str, s
             return "POST", "/api/v1/query", f'{{"query_vector":{first},"top_k":{MAX_K},"document_ids":{ids}}}'
         case Nearest():
             check_filter(step.filter)
-            vector = _vector(step.vector, "query_vector")
-            body = f'{{"query_vector":{vector},"top_k":{step.k},"filter":{to_json(dict(step.filter))}}}'
+            if isinstance(step.vector, str):
+                what = f'"query":{to_json(step.vector)}'
+            else:
+                what = f'"query_vector":{_vector(step.vector, "query_vector")}'
+            among = "" if step.among is None else f',"document_ids":{to_json(list(step.among))}'
+            body = f'{{{what},"top_k":{step.k},"filter":{to_json(dict(step.filter))}{among}}}'
             return "POST", "/api/v1/query", body
         case Recall():
             check_filter(step.filter)
-            if embedded_there:
-                text_query = {"query": step.text, "top_k": step.k, "filter": dict(step.filter)}
-                return "POST", "/api/v1/query", to_json(text_query)
             question = {"query": step.text, "k": step.k, "filter": dict(step.filter), "lexicalWeight": 1}
             question["candidateLimit"] = step.candidates
             weight, vector = (
@@ -184,7 +185,7 @@ def _answer(step: Step, body: _Body) -> Any:
         case Nearest():
             return _hits(body.matches)
         case Recall():
-            return _hits(body.matches if body.results is None else body.results)
+            return _hits(body.results)
 
 # %% ../../nbs/core/http_store.ipynb #78f90a29
 class _Again(Exception):
@@ -431,6 +432,7 @@ class HttpStore:
 
     def __init__(self, config: WarmConfig) -> None:
         self._config, self._dim = config, config.embedder.dim
+        self.most_hits = config.max_fetch
         self._origin = config.url
         self._base = "http://localhost" if config.scheme == "unix" else config.url
         # less for the connection, so that a server out of reach is told from one that does not answer

@@ -84,7 +84,12 @@ def _made(text: Any, tags: Any, created: datetime, expires: datetime | None) -> 
 
 
 def _merged(known: Memory | None, memory: Memory) -> Memory:
-    return memory if known is None else replace(known, tags=_union(known.tags, memory.tags))
+    """A memory that is known, with what the same text said again adds: tags, and a later end, or none."""
+    if known is None:
+        return memory
+    ends = [known.expires_at, memory.expires_at]
+    latest = None if None in ends else max(end for end in ends if end is not None)
+    return replace(known, tags=_union(known.tags, memory.tags), expires_at=latest)
 
 
 def _read_export(exported: str) -> Sequence[Memory]:
@@ -128,15 +133,17 @@ class UserMemory:
         self._owner = {**self._filter, "user_id": escape_surrogates(user_id[:_OWNER_CHARS])}
 
     async def remember(self, text: str, tags: Sequence[str] = ()) -> Remembered:
-        """Keep a text. A text that is known already keeps its time, and gets these tags besides its own."""
+        """Keep a text. One that is known already keeps the time when it was made, and gets these tags besides its own.
+
+        It lasts until the later of both ends, for ever being the latest: an earlier end never shortens.
+        """
         now = _now()
         expires = now + self._expires_after if self._expires_after else None
         memory = _made(text, tags, now, expires)
         check_record(self._record(memory), self._backend.config.embedder.dim)
-        similar = await self._backend.similar(text, 4, self._filter, only=self._is_current)
+        similar = await self._backend.similar(text, 4, self._filter, prefix=self._prefix, only=self._is_current)
         known = await self.get(memory.id)
-        if known is not None:
-            memory = replace(known, tags=_union(known.tags, tags))
+        memory = _merged(known, memory)
         if memory != known:
             await self._backend.remember([self._record(memory)])
         near = [other for other in map(self._memory, similar) if other.id != memory.id and other.score >= _SIMILAR]
@@ -144,7 +151,7 @@ class UserMemory:
 
     async def recall(self, query: str, k: int = 10) -> Sequence[Memory]:
         """The `k` (1 to `config.max_fetch`) memories that answer `query` best, best first."""
-        found = await self._backend.recall(query, k, self._filter, only=self._is_current)
+        found = await self._backend.recall(query, k, self._filter, prefix=self._prefix, only=self._is_current)
         return [self._memory(record) for record in found]
 
     async def get(self, id: str) -> Memory | None:
@@ -186,8 +193,8 @@ class UserMemory:
     async def import_(self, exported: str) -> int:
         """Add the memories of an export to this user's, with their times; how many there were in it.
 
-        All are checked before any is written. One that is known already keeps its time, and gets these tags
-        besides its own. The user named in the export is not looked at.
+        All are checked before any is written. One that is known already is kept as `remember` does: with the time
+        when it was made, all tags, and the later end. The user named in the export is not looked at.
         """
         imported: dict[str, Memory] = {}
         for memory in _read_export(exported):

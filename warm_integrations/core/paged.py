@@ -26,6 +26,7 @@ from warm_integrations.core.store import (
     MAX_BATCH_NUMBERS,
     MAX_BODY_BYTES,
     MAX_DELETE,
+    MAX_K,
     MAX_PAGE,
     Delete,
     Document,
@@ -36,9 +37,12 @@ from warm_integrations.core.store import (
     Put,
     Row,
     Scan,
+    best_passing,
     connect,
     is_slight,
+    matches,
     metadata_bytes,
+    nearest_among,
     to_json,
 )
 
@@ -194,6 +198,7 @@ class Tail:
         self.cursor = ""  # the last id read
         self.at_end = False
         self.headers: list[str] = []
+        self.embedders: set[str] = set()  # that the headers name
         self.newest = 0  # the newest position
         self.boundaries: list[str] = []
         self.skipped = 0
@@ -232,6 +237,7 @@ class Tail:
             name = row.id[start:]
             if name.startswith("!"):
                 self.headers.append(row.id)
+                self.embedders.update(row.payload.split("\n") if row.payload else ())
             elif name.startswith("#"):
                 self.boundaries.append(row.id)
                 self._hides.update((item[:28], item) for item in row.payload.split())
@@ -290,15 +296,17 @@ class _Log:
     known: bool = False  # once it has been read or written, an append over HTTP needs no read before it
     exists: bool = False
     newest: int = 0  # the newest position read
+    embedders: set[str] = field(default_factory=set)  # that its headers name
     unfinished: bool = False  # a replace was interrupted before it had deleted what it replaced
     skipped: int = 0
 
     def learn(self, tail: Tail) -> None:
         self.known, self.exists, self.unfinished = True, bool(tail.headers), bool(tail.boundaries)
-        self.newest = tail.newest
+        self.newest, self.embedders = tail.newest, tail.embedders
         self.clock.seen(tail.newest)
 
-    def wrote(self) -> None:
+    def wrote(self, items: Sequence[Item] = ()) -> None:
+        self.embedders = _embedders(items) | (self.embedders if self.exists else set())
         self.known = self.exists = True
 
     def must_look(self) -> bool:
@@ -331,14 +339,23 @@ def _look(log: _Log) -> Plan[None]:
         yield from _finish(log)
 
 # %% ../../nbs/core/paged.ipynb #0f0fb31e
-def _opening(log: _Log, append: str) -> list[Document]:
-    now = position_of(append)
+def _opening(log: _Log, append: str, items: Sequence[Item] = ()) -> list[Document]:
+    now, embedders = position_of(append), _embedders(items)
     renewed = entry(log.place, log.name, now)
-    if log.exists:
+    if log.exists and embedders <= log.embedders:
         return renewed
+    header = Document(header_id(log.prefix, append), "\n".join(sorted(embedders)))
+    if log.exists:
+        return [header, *renewed]
     # items without a header are those of a writer that did not know of a deletion
-    header = Document(header_id(log.prefix, append))
     return [header, *renewed, creation(log.place, append, log.newest or now)]
+
+
+_EMBEDDER = "_warm_embedder"
+
+
+def _embedders(items: Sequence[Item]) -> set[str]:
+    return {str(item.labels[_EMBEDDER]) for item in items if item.labels and _EMBEDDER in item.labels}
 
 
 def _groups(log: _Log, append: str, items: Sequence[Item]) -> list[list[Document]]:
@@ -348,9 +365,9 @@ def _groups(log: _Log, append: str, items: Sequence[Item]) -> list[list[Document
 def _append(log: _Log, items: Sequence[Item]) -> Plan[None]:
     yield from _look(log)
     append = log.next()
-    for batch in batches([_opening(log, append), *_groups(log, append, items)], log.dim):
+    for batch in batches([_opening(log, append, items), *_groups(log, append, items)], log.dim):
         yield Put(batch)
-    log.wrote()  # learned only now that it is stored
+    log.wrote(items)  # learned only now that it is stored
 
 
 def _annotate(log: _Log, metadata: Document) -> Plan[None]:
@@ -471,14 +488,14 @@ def _boundary(log: _Log, append: str, ids: Sequence[str]) -> list[Document]:
 def _replace(log: _Log, items: Sequence[Item]) -> Plan[bool]:
     tail, ids = yield from _listing(log)
     append = log.next()
-    groups = [_opening(log, append), *_groups(log, append, items)]
+    groups = [_opening(log, append, items), *_groups(log, append, items)]
     boundary = [] if log.atomic else _boundary(log, append, ids)
     packed = batches([*groups, *([document] for document in boundary)], log.dim)
     if len(packed) > 1 and not log.atomic:
         return False
     for batch in packed:
         yield Put(batch)
-    log.wrote()
+    log.wrote(items)
     try:
         yield from _remove(log, [*ids, *tail.boundaries, *(document.id for document in boundary)])
     except WarmError as error:
@@ -500,31 +517,79 @@ def _finish(log: _Log) -> Plan[None]:
 
 # %% ../../nbs/core/paged.ipynb #c1edc12e
 def _search(
-    log: _Log, vector: Sequence[float], k: int, labels: Mapping[str, Json], parse: Callable[[str], Any]
+    log: _Log, vector: Sequence[float], k: int, most: int, labels: Mapping[str, Json], parse: Callable[[str], Any]
 ) -> Plan[list[tuple[Any, float]]]:
     tail = yield from _head(log)
     tail.turn_aside()
-    found: list[tuple[Any, float]] = []
     if not tail.newest:
-        return found
-    hits: list[Hit] = yield Nearest(vector, k, labels)
-    for hit in hits:
-        parts = int(hit.id[-3:], 16)
-        rows = [Row(hit.id, hit.payload, {})]
-        if parts > 1:
-            rows += yield Scan(log.prefix, parts - 1, hit.id)
-        for item in tail.feed(rows, len(rows)):
-            try:
-                found.append((parse(item.text), hit.score))
-            except ValueError:
-                tail.skipped += 1
-    log.count(tail.skipped)
+        return []
+    seen: dict[str, tuple[Any, float] | None] = {}
+
+    def take(hit: Hit) -> Plan[tuple[Any, float] | None]:
+        if hit.id not in seen:
+            seen[hit.id] = yield from _whole_item(tail, hit, parse)
+        return seen[hit.id]
+
+    found = yield from best_passing(lambda n: Nearest(vector, n, labels), k, most, 4, take)
+    if found is None:
+        found = yield from _search_all(log, vector, k, labels, parse)
+    else:
+        log.count(tail.skipped)
+    yield from _check_embedder(tail, vector, min(most, MAX_K), labels, bool(found))
     return found
 
+
+def _whole_item(tail: Tail, hit: Hit, parse: Callable[[str], Any]) -> Plan[tuple[Any, float] | None]:
+    """The item of a head that was found, through `parse`; `None` where it is damaged or hidden."""
+    name = hit.id[len(tail.prefix) :]
+    rows = [Row(hit.id, hit.payload, {})]
+    if _RECORD.fullmatch(name) and not tail.hides(name) and (parts := int(name[-3:], 16)) > 1:
+        rows += yield Scan(tail.prefix, min(parts - 1, MAX_PAGE), hit.id)
+    for item in tail.feed(rows, len(rows)):
+        try:
+            return parse(item.text), hit.score
+        except ValueError:
+            tail.skipped += 1
+    return None
+
+
+def _search_all(
+    log: _Log, vector: Sequence[float], k: int, labels: Mapping[str, Json], parse: Callable[[str], Any]
+) -> Plan[list[tuple[Any, float]]]:
+    tail = Tail(log.prefix)
+    heads: set[str] = set()
+    found: dict[str, Any] = {}
+    while not tail.at_end:
+        rows = yield Scan(log.prefix, MAX_PAGE, tail.cursor)
+        heads.update(row.id for row in rows if matches(row.metadata, labels))
+        for item in tail.feed(rows, MAX_PAGE):
+            if item.ids[0] in heads:
+                try:
+                    found[item.ids[0]] = parse(item.text)
+                except ValueError:
+                    tail.skipped += 1
+    log.count(tail.skipped)
+    hits = yield from nearest_among(vector, list(found), k, labels)
+    return [(found[hit.id], hit.score) for hit in hits]
+
 # %% ../../nbs/core/paged.ipynb #9fc58882
-def _embedders(vector: Sequence[float], labels: Mapping[str, Json]) -> Plan[list[str]]:
-    hits: list[Hit] = yield Nearest(vector, 100, labels)
-    return sorted({str(hit.metadata.get("_warm_embedder")) for hit in hits})
+def _check_embedder(
+    tail: Tail, vector: Sequence[float], most: int, labels: Mapping[str, Json], found: bool
+) -> Plan[None]:
+    if _EMBEDDER not in labels:
+        return
+    mine, rest = labels[_EMBEDDER], {key: value for key, value in labels.items() if key != _EMBEDDER}
+    asked = [{**rest, _EMBEDDER: name} for name in sorted(tail.embedders - {mine})]
+    if rest and not (found and tail.headers):  # a writer that did not know of a deletion leaves no header
+        asked.append(rest)
+    others = set()
+    for filter in asked:
+        hits: list[Hit] = yield Nearest(vector, most, filter)
+        shown = (hit.metadata for hit in hits if not tail.hides(hit.id[len(tail.prefix) :]))
+        others |= {str(metadata[_EMBEDDER]) for metadata in shown if _EMBEDDER in metadata}
+    if others - {mine}:
+        named = ", ".join(sorted(others - {mine}))
+        raise WarmError("other_embedder", f"there are items that were embedded by {named}, not by {mine}")
 
 # %% ../../nbs/core/paged.ipynb #d42a3f90
 MAX_CHUNK_CHARS = 8000
@@ -669,13 +734,15 @@ class AsyncPagedLog:
     ) -> list[tuple[Any, float]]:
         """Up to `k` (1 to 100) texts that were stored with `labels`, with their cosines to `vector`, best first.
 
-        `vector` has the shape `(dim,)`, with the `dim` of the embedder of the configuration.
-        """
-        return await self._store.read(_search(self._log, vector, k, labels, parse))
+        `vector` has the shape `(dim,)`, with the `dim` of the embedder of the configuration. A damaged text, or one
+        for which `parse` raises `ValueError`, is passed over and counted in `skipped`; another takes its place.
 
-    async def embedders(self, vector: Sequence[float], labels: Mapping[str, Json]) -> list[str]:
-        """Which embedders (the label `_warm_embedder`) made the vectors of texts stored with `labels`."""
-        return await self._store.read(_embedders(vector, labels))
+        Raises:
+            WarmError: `other_embedder` where `labels` name an embedder (`_warm_embedder`), and there are texts that
+                have all other labels, but another embedder.
+        """
+        most = max(k, self._store.most_hits)
+        return await self._store.read(_search(self._log, vector, k, most, labels, parse))
 
     async def info(self) -> LogInfo | None:
         """What the catalogue knows of this log; `None` where nothing was ever written."""

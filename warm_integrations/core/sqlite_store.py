@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import sqlite3
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -23,6 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 from .config import WarmConfig
 from .errors import WarmError
 from warm_integrations.core.store import (
+    MAX_AMONG,
     MAX_DELETE,
     MAX_ID_BYTES,
     MAX_K,
@@ -544,9 +546,17 @@ def _candidates(db: _Connection, tenant: int, filter: Mapping[str, Json], dim: i
 def _nearest(db: _Connection, tenant: int, step: Nearest, dim: int) -> list[Hit]:
     from warm_integrations.core.ranking import unit
 
+    if isinstance(step.vector, str):
+        raise refuse("query needs a server with local models")
     dim = _dimension(db, dim, create=False)
     query = unit(step.vector, dim, "query_vector")
-    return _get(db, tenant, _candidates(db, tenant, step.filter, dim).nearest(query, step.k))
+    candidates = _candidates(db, tenant, step.filter, dim)
+    if step.among is None:
+        return _get(db, tenant, candidates.nearest(query, step.k))
+    check_range("document_ids", len(step.among), MAX_AMONG)
+    among, every = set(step.among), candidates.nearest(query, max(1, len(candidates.positions)))
+    best = [(id, score) for id, score in every.items() if id in among][: step.k]
+    return _get(db, tenant, dict(best))
 
 
 def _recall(db: _Connection, tenant: int, step: Recall, dim: int) -> list[Hit]:
@@ -554,7 +564,7 @@ def _recall(db: _Connection, tenant: int, step: Recall, dim: int) -> list[Hit]:
 
     if len(utf8(step.text)) > 8192:
         raise refuse("query requires at most 8192 bytes")
-    if not step.k <= step.candidates <= 4096:
+    if not step.k <= step.candidates <= max(4096, step.k):
         raise refuse("require k <= candidateLimit <= 4096")
     dim = _dimension(db, dim, create=False)
     query = None if step.vector is None else unit(step.vector, dim, "embedding")
@@ -572,11 +582,11 @@ class SqliteStore:
     """
 
     atomic = True
+    most_hits = sys.maxsize
 
     def __init__(self, config: WarmConfig) -> None:
         self._key = _key(config)
         self._tenant, self._dim = config.tenant_id or "default", config.embedder.dim
-        self._max_k = max(MAX_K, config.max_fetch)
 
         self._waits_for_disk = self._key[1] == "full"
 
@@ -657,8 +667,8 @@ class SqliteStore:
                 check_range("ids", len(step.ids), MAX_K)
                 return _get(db, tenant, dict.fromkeys(step.ids, 0.0))
             case Nearest():
-                check_range("top_k", step.k, self._max_k)
+                check_range("top_k", step.k, self.most_hits)
                 return _nearest(db, tenant, step, self._dim)
             case Recall():
-                check_range("k", step.k, self._max_k)
+                check_range("k", step.k, self.most_hits)
                 return _recall(db, tenant, step, self._dim)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import math
-from collections.abc import Awaitable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -23,11 +23,11 @@ Json: TypeAlias = Any
 
 # %% auto #0
 __all__ = ['T', 'Json', 'Step', 'Plan', 'MAX_ID_BYTES', 'MAX_TEXT_BYTES', 'MAX_TEXT_WORDS', 'MAX_METADATA_BYTES', 'MAX_BATCH',
-           'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K',
+           'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K', 'MAX_AMONG',
            'MEANING_WEIGHT', 'PAYLOAD', 'MAX_DEPTH', 'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get',
-           'Nearest', 'Recall', 'Store', 'single', 'to_json', 'check_nesting', 'stored_metadata', 'refuse', 'utf8',
-           'check_id', 'check_range', 'metadata_bytes', 'is_slight', 'check_batch', 'canonical', 'matches',
-           'check_filter', 'until_ended', 'settled', 'connect']
+           'Nearest', 'Recall', 'Store', 'single', 'best_passing', 'nearest_among', 'to_json', 'check_nesting',
+           'stored_metadata', 'refuse', 'utf8', 'check_id', 'check_range', 'metadata_bytes', 'is_slight', 'check_batch',
+           'canonical', 'matches', 'check_filter', 'until_ended', 'settled', 'connect']
 
 # %% ../../nbs/core/store.ipynb #4cade968
 class Document(NamedTuple):
@@ -105,23 +105,26 @@ class Get:
 # %% ../../nbs/core/store.ipynb #447da3d0
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The `k` (1 to 100) documents nearest to a vector by cosine, best first: `list[Hit]`. Ties go by id.
+    """The `k` (1 to `Store.most_hits`) documents nearest to a vector by cosine, best first: `list[Hit]`. Ties go by id.
 
-    Only documents whose metadata has every key of `filter` with an equal JSON value take part.
+    Only documents whose metadata has every key of `filter` with an equal JSON value take part, and of these, where
+    `among` is given, only those with one of its 1 to 1000 ids.
+    With `text_queries` the vector may be a text, which the service embeds.
     """
 
-    vector: Sequence[float]
+    vector: Sequence[float] | str
     k: int
     filter: Mapping[str, Json]
+    among: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The `k` (1 to 100) documents that answer a question best, by words and by meaning together: `list[Hit]`.
+    """The `k` (1 to `Store.most_hits`) documents that answer a question best, by words and meaning: `list[Hit]`.
 
     Words: BM25 (k1 1.2, b 0.75, Snowball stems) among the documents that the filter lets through.
     Meaning: the cosine to `vector`, where one is given and it is not negative.
-    The best `candidates` (`k` to 4096) of each are scaled to 0..1 by their highest and lowest score;
+    The best `candidates` (`k` to 4096, or `k`) of each are scaled to 0..1 by their highest and lowest score;
     `score` is that of the words plus 0.4 of that of the meaning.
     Filtered like `Nearest`, but that warm-server takes 1.0 in the filter for 1.
     """
@@ -142,6 +145,8 @@ class Store(Protocol):
 
     atomic: bool
     "Whether a plan that writes is one transaction."
+    most_hits: int
+    "The most hits that one ranked step gives."
 
     def time(self) -> tuple[int, int] | None:
         """Between which two times the clock that all writers share is now, in microseconds since 1970.
@@ -181,8 +186,43 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 MAX_DELETE = 4096
 MAX_PAGE = 1000
 MAX_K = 100
+MAX_AMONG = 1000
 MEANING_WEIGHT = 0.4
 PAYLOAD = "_warm_payload"
+
+# %% ../../nbs/core/store.ipynb #9b1f6d20
+def best_passing(
+    ask: Callable[[int], Step], k: int, most: int, growth: int, take: Callable[[Hit], Plan[T | None]]
+) -> Plan[list[T] | None]:
+    """What `take` makes of the best hits: `k` of them, or all there are. It gives `None` for one to be passed over.
+
+    `ask` gives the step for a number of hits, at most `most`. `None` where so many did not suffice.
+    """
+    asked = k
+    while True:
+        hits: Sequence[Hit] = yield ask(asked)
+        found: list[T] = []
+        for hit in hits:
+            taken = yield from take(hit)
+            if taken is not None:
+                found.append(taken)
+            if len(found) == k:
+                return found
+        if len(hits) < asked:
+            return found
+        if asked >= most:
+            return None
+        asked = min(most, asked * max(2, growth))
+
+# %% ../../nbs/core/store.ipynb #c25b9f13
+def nearest_among(
+    vector: Sequence[float] | str, ids: Sequence[str], k: int, filter: Mapping[str, Json]
+) -> Plan[list[Hit]]:
+    """The `k` of any number of `ids` that are nearest to a vector, best first: a step for each 1000 of them."""
+    found: list[Hit] = []
+    for start in range(0, len(ids), MAX_AMONG):
+        found += yield Nearest(vector, k, filter, ids[start : start + MAX_AMONG])
+    return sorted(found, key=lambda hit: (-hit.score, hit.id))[:k]
 
 # %% ../../nbs/core/store.ipynb #a6fe1164
 def to_json(value: Json) -> str:

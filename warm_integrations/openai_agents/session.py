@@ -18,7 +18,6 @@ from pydantic import BaseModel
 from ..core.catalog import LogInfo, digest, escape_surrogates, list_logs
 from ..core.config import WarmConfig
 from ..core.embedder import embedder_name
-from ..core.errors import WarmError
 from ..core.masking import mask_fingerprint, masked
 from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, Item, catalogue_prefix, check_limit
 from ..core.store import MAX_DEPTH, MAX_K, MAX_TEXT_BYTES, MAX_TEXT_WORDS, Json, check_nesting, connect
@@ -238,7 +237,7 @@ class WarmSession(SessionABC):
 
         Raises:
             ValueError: for a session that is not searchable, or arguments outside these limits.
-            WarmError: `other_embedder` where the items were embedded by another embedder.
+            WarmError: `other_embedder` where there are items that were embedded by another embedder.
         """
         log = self._open()
         if not self.searchable:
@@ -249,8 +248,6 @@ class WarmSession(SessionABC):
             raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {MAX_K}")
         [vector] = masked(self.config, [self.config.embedder.embed_query(query[:MAX_TEXT_BYTES])])
         found = await log.search(vector, k, self._labels(), text_to_item)
-        if not found:
-            await self._check_embedder(vector)
         return [ItemHit(item, score) for item, score in found]
 
     @classmethod
@@ -331,14 +328,4 @@ class WarmSession(SessionABC):
 
     def _labels(self) -> dict[str, Json]:
         embedder = f"{embedder_name(self.config.embedder)}/{mask_fingerprint(self.config)}"
-        return {**self._mine(), "_warm_embedder": embedder}
-
-    def _mine(self) -> dict[str, Json]:
-        return {"_warm_log": digest("log", self.config.collection, self.session_id)}
-
-    async def _check_embedder(self, vector: Sequence[float]) -> None:
-        """An empty answer may have its reason in another embedder; say so rather than nothing."""
-        others = await self._log.embedders(vector, self._mine())
-        if others:
-            mine = self._labels()["_warm_embedder"]
-            raise WarmError("other_embedder", f"this session was embedded by {', '.join(others)}, not by {mine}")
+        return {"_warm_log": digest("log", self.config.collection, self.session_id), "_warm_embedder": embedder}
