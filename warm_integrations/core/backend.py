@@ -48,7 +48,6 @@ from warm_integrations.core.store import (
     single,
     to_json,
 )
-from .words import telling_words
 
 T = TypeVar("T")
 
@@ -174,14 +173,6 @@ def _filter(filter: Mapping[str, Json] | None) -> Mapping[str, Json]:
     _check_object("filter", filter)
     plain: Mapping[str, Json] = _plain(filter)
     return plain
-
-# %% ../../nbs/core/backend.ipynb #414331a9
-_MAX_QUERY_BYTES = 8192
-
-
-def _question(query: str) -> str:
-    telling = " ".join(telling_words(query))
-    return (telling or query).encode("utf-8", "ignore")[:_MAX_QUERY_BYTES].decode("utf-8", "ignore")
 
 # %% ../../nbs/core/backend.ipynb #7be57c06
 class AsyncWarmBackend:
@@ -382,10 +373,10 @@ class AsyncWarmBackend:
         vector = None
         if not self.config.text_queries:
             [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
-        question, scope = _question(query), {**filter, **self._mine()}
+        scope = {**filter, **self._mine()}
 
         def ask(n: int) -> Step:
-            return Recall(question, n, scope, vector, min(4096, max(100, n * self.config.overfetch)))
+            return Recall(query, n, scope, vector, min(4096, max(100, n * self.config.overfetch)))
 
         return (yield from self._ranked(ask, k, only))
 

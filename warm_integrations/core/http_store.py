@@ -48,12 +48,14 @@ from warm_integrations.core.store import (
     Step,
     check_filter,
     check_range,
+    check_text,
     refuse,
     settled,
     stored_metadata,
     to_json,
     utf8,
 )
+from .words import joined, question_words, words
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -71,15 +73,20 @@ def _vector(values: Sequence[float], what: str) -> str:
 
 def _document(document: Document, first: str, embedded_there: bool = False) -> str:
     fields = f'{{"id":{to_json(document.id)},"metadata":{to_json(stored_metadata(document))}'
-    if document.text:
-        fields += f',"text":{to_json(document.text)}'
+    check_text(document.text)
+    text = document.text if embedded_there else joined(words(document.text), MAX_TEXT_BYTES)
+    if text:
+        fields += f',"text":{to_json(text)}'
     if document.vector is not None:
         fields += f',"vector":{_vector(document.vector, "vector")}'
-    elif not (embedded_there and document.text):
+    elif not (embedded_there and text):
         fields += f',"vector":{first}'
     return fields + "}"
 
 # %% ../../nbs/core/http_store.ipynb #794ae76b
+_MAX_QUERY_BYTES = 8192
+
+
 def _request(step: Step, dim: int, embedded_there: bool = False) -> tuple[str, str, str]:
     """Method, path and JSON body of the request that carries out `step`.
 
@@ -118,9 +125,11 @@ def _request(step: Step, dim: int, embedded_there: bool = False) -> tuple[str, s
         case Recall():
             check_filter(step.filter)
             if embedded_there:
-                text_query = {"query": step.text, "top_k": step.k, "filter": dict(step.filter)}
+                query = step.text.encode("utf-8", "ignore")[:_MAX_QUERY_BYTES].decode("utf-8", "ignore")
+                text_query = {"query": query, "top_k": step.k, "filter": dict(step.filter)}
                 return "POST", "/api/v1/query", to_json(text_query)
-            question = {"query": step.text, "k": step.k, "filter": dict(step.filter), "lexicalWeight": 1}
+            query = joined(question_words(step.text), _MAX_QUERY_BYTES)
+            question = {"query": query, "k": step.k, "filter": dict(step.filter), "lexicalWeight": 1}
             question["candidateLimit"] = step.candidates
             weight, vector = (
                 (0.0, "null") if step.vector is None else (MEANING_WEIGHT, _vector(step.vector, "embedding"))
@@ -138,7 +147,6 @@ class _Kept(msgspec.Struct):
     id: str
     metadata: dict[str, Any]
     score: float = 0.0
-    text: str | None = None
 
 
 class _Body(msgspec.Struct):
@@ -155,7 +163,7 @@ _decode = msgspec.json.Decoder(_Body).decode
 
 
 def _hits(found: list[_Kept] | None) -> list[Hit]:
-    return [Hit(one.id, one.score, *_split(one.metadata), one.text or "") for one in _given(found)]
+    return [Hit(one.id, one.score, *_split(one.metadata)) for one in _given(found)]
 
 
 def _given(part: T | None) -> T:

@@ -41,7 +41,7 @@ def _tokenizer() -> Any:
     return tokenizer
 
 # %% ../../nbs/core/models.ipynb #ddba405c
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # of a path and 64 digits
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -80,6 +80,7 @@ def _open(path: Path | None, dim: int) -> _Model:
     return _Model(session, _tokenizer(), inputs, output.name)
 
 # %% ../../nbs/core/models.ipynb #8a101afa
+_MAX_LOADED = 2  # of 23 MB with int8 weights, 90 MB with full precision
 _loaded: dict[Path | None, _Model] = {}
 _one_at_a_time = threading.Lock()
 
@@ -87,6 +88,8 @@ _one_at_a_time = threading.Lock()
 def _load(path: Path | None, dim: int) -> _Model:
     with _one_at_a_time:
         if path not in _loaded:
+            while len(_loaded) >= _MAX_LOADED:
+                del _loaded[next(iter(_loaded))]
             _loaded[path] = _open(path, dim)
         return _loaded[path]
 

@@ -59,7 +59,8 @@ def normal(text: str) -> str:
 MAX_WORD_CHARS = 64
 _WORD = re.compile(r"[^\x00-/:-@\[-`{-\x7f]+")  # of a text in normal form
 _BLOB = re.compile(r"[A-Za-z0-9+/_-]{256,}")
-_SIGN, _DOT = re.compile(r"[0-9+#&-]"), re.compile(r"\.[a-z]")  # apart, since each is quick to look for
+# apart, since each is quick to look for
+_SIGN, _MINUS, _DOT = (re.compile(sign).search for sign in (r"[0-9+#&]", r"-(?![a-z])", r"\.[a-z]"))
 _NUMBER = re.compile(r"(?<![a-z0-9])(?<!\d[,.' ])\d{1,3}([,.' ])\d{3}(?:\1\d{3})*(?![a-z0-9])")
 _DATE = re.compile(r"(?<![a-z0-9])\d{1,4}([-./])\d{1,2}\1\d{1,4}(?![a-z0-9])")
 _SIGNED = re.compile(
@@ -73,8 +74,6 @@ _SIGNED = re.compile(
 
 def _wholes(text: str) -> Iterator[str]:
     """The words with signs in a text in normal form."""
-    if not _SIGN.search(text) and not _DOT.search(text):  # as in most texts
-        return
     for number in _NUMBER.finditer(text):
         yield re.sub(r"\D", "", number[0])
     for date in _DATE.finditer(text):
@@ -106,14 +105,15 @@ def words(text: str) -> list[str]:
     """The words of a text, in normal form: the parts in order, then the wholes, then those without blanks between."""
     if len(text) > 256 and max(map(len, text.split()), default=0) >= 256:
         text = _BLOB.sub(" ", text)
-    text, runs = normal(text), []
+    text = normal(text)
+    found = _WORD.findall(text if text.isascii() else _UNSPACED.sub(" ", text))
+    if len(text) > MAX_WORD_CHARS:
+        found = [word for word in found if len(word) <= MAX_WORD_CHARS]
+    if _SIGN(text) or _MINUS(text) or _DOT(text):  # in few texts
+        found += _wholes(text)
     if not text.isascii():
-        runs = _UNSPACED.findall(text)
-        text = _UNSPACED.sub(" ", text)
-    found = [word for word in _WORD.findall(text) if len(word) <= MAX_WORD_CHARS]
-    found += _wholes(text)
-    for run in runs:
-        found += _unspaced(run)
+        for run in _UNSPACED.findall(text):
+            found += _unspaced(run)
     return found
 
 # %% ../../nbs/core/words.ipynb #996fdef6
