@@ -118,7 +118,8 @@ class Nearest:
 class Recall:
     """The `k` (1 to 100) documents that answer a question best, by words and by meaning together: `list[Hit]`.
 
-    Words, without stop words: BM25 (k1 1.2, b 0.75, Snowball stems; `words.ipynb` says what a word is) among the documents that the filter lets through.
+    Words (`core.words` says what a word is), without stop words: BM25 (k1 1.2, b 0.75, Snowball stems)
+    among the documents that the filter lets through.
     Meaning: the cosine to `vector`, where one is given and it is not negative.
     The best `candidates` (`k` to 4096) of each are scaled to 0..1 by their highest and lowest score;
     `score` is that of the words plus 0.4 of that of the meaning.
