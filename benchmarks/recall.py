@@ -32,7 +32,7 @@ from local_server import LocalServer, find_warm_server
 from warm_integrations.core import HashingEmbedder, WarmConfig
 from warm_integrations.core.models import MiniLMEmbedder
 from warm_integrations.core.store import Document, Hit, Nearest, Put, Recall, Step, Store, connect, single
-from warm_integrations.core.words import stem, telling_words, words
+from warm_integrations.core.words import question_words, stem, words
 
 K = 10
 BATCH = 500
@@ -50,17 +50,16 @@ def step(ranking: str, query: str, vector: list[float], filter: dict[str, str]) 
         return Nearest(vector, K, filter)
     if ranking == "re-rank of 100":
         return Nearest(vector, 100, filter)
-    text = " ".join(telling_words(query)) or query
-    return Recall(text, K, filter, vector if ranking == "words and meaning" else None)
+    return Recall(query, K, filter, vector if ranking == "words and meaning" else None)
 
 
-def reranked(query: str, hits: list[Hit]) -> list[Hit]:
+def reranked(query: str, hits: list[Hit], texts: dict[str, str]) -> list[Hit]:
     """The best K of `hits` by BM25 (k1 1.2, b 0.75) among them; those without a word of the question come last."""
-    counts = [Counter(map(stem, words(hit.text))) for hit in hits]
+    counts = [Counter(map(stem, words(texts[hit.id]))) for hit in hits]
     lengths = [count.total() for count in counts]
     average = sum(lengths) / max(1, len(lengths))
     scores = [0.0] * len(hits)
-    for term in set(map(stem, telling_words(query) or words(query))):
+    for term in set(map(stem, question_words(query))):
         having = sum(term in count for count in counts)
         rarity = math.log(1 + (len(hits) - having + 0.5) / (having + 0.5))
         for n, (count, length) in enumerate(zip(counts, lengths, strict=True)):
@@ -71,6 +70,10 @@ def reranked(query: str, hits: list[Hit]) -> list[Hit]:
 
 def key(entry: dict[str, Any]) -> str:
     return f"{entry['kind']}/{entry['user']}"
+
+
+def document_id(entry: dict[str, Any], number: int) -> str:
+    return f"{key(entry)}/{number:06}"
 
 
 @contextlib.contextmanager
@@ -89,7 +92,7 @@ def stores() -> Iterator[dict[str, str]]:
 
 async def fill(store: Store, data: list[dict[str, Any]], vectors: dict[str, list[list[float]]]) -> None:
     documents = [
-        Document(f"{key(entry)}/{number:06}", text=text, metadata={"scope": key(entry)}, vector=vector)
+        Document(document_id(entry, number), text=text, metadata={"scope": key(entry)}, vector=vector)
         for entry in data
         for number, (text, vector) in enumerate(zip(entry["memories"], vectors[key(entry)], strict=True))
     ]
@@ -102,12 +105,13 @@ async def measure(
 ) -> list[tuple[list[int], float]]:
     """The numbers of the memories found, and the seconds, for each question."""
     found = []
+    texts = {document_id(entry, number): text for number, text in enumerate(entry["memories"])}
     for asked, vector in zip(entry["queries"], vectors, strict=True):
         wanted = step(ranking, asked["query"], vector, {"scope": key(entry)})
         start = time.perf_counter()
         hits: list[Hit] = await store.read(single(wanted))
         if ranking == "re-rank of 100":
-            hits = reranked(asked["query"], hits)
+            hits = reranked(asked["query"], hits, texts)
         found.append(([int(hit.id.rsplit("/", 1)[1]) for hit in hits], time.perf_counter() - start))
     return found
 

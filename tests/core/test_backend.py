@@ -457,7 +457,7 @@ async def test_another_embedder_is_reported_and_reembed_goes_on_where_it_stopped
     await old.remember([Record(f"boat {i}", {"n": i}, id=f"{i:03}") for i in range(250)])
     before = await old.list()
     assert len(await old.recall("boat 7", 3)) == 3
-    with pytest.raises(WarmError, match=r"hashing/2/384.*hashing/other/384.*reembed") as caught:
+    with pytest.raises(WarmError, match=r"hashing/3/384.*hashing/other/384.*reembed") as caught:
         await AsyncWarmBackend(new).recall("boat 7")
     assert caught.value.code == "mixed_embedders"
     with pytest.raises(ConnectionError):
@@ -481,7 +481,7 @@ async def test_a_writer_that_kept_the_old_embedder_is_noticed(config: WarmConfig
     await old.remember([Record("boat one")])
     await reembed(new)
     await old.remember([Record("boat two")])
-    with pytest.raises(WarmError, match="hashing/2/384"):
+    with pytest.raises(WarmError, match="hashing/3/384"):
         await AsyncWarmBackend(new).recall("boat")
 
 

@@ -70,7 +70,7 @@ def test_too_few_dimensions_are_refused() -> None:
 
 def test_embedders_are_named() -> None:
     assert isinstance(HashingEmbedder(), Embedder)
-    assert embedder_name(HashingEmbedder(16)) == "hashing/2/16"
+    assert embedder_name(HashingEmbedder(16)) == "hashing/3/16"
 
 
 @pytest.mark.parametrize("dim", [8, 9, 384])

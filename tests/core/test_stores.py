@@ -49,9 +49,9 @@ async def ask(store: Store, step: Step) -> Any:
     except WarmError as error:
         return error.code, error.status
     if isinstance(step, (Nearest, Recall)):
-        return [(hit.id, pytest.approx(hit.score, abs=1e-6), hit.payload, hit.metadata, hit.text) for hit in answer]
+        return [(hit.id, pytest.approx(hit.score, abs=1e-6), hit.payload, hit.metadata) for hit in answer]
     if isinstance(step, Get):
-        return [(hit.id, hit.payload, hit.metadata, hit.text) for hit in answer]
+        return [(hit.id, hit.payload, hit.metadata) for hit in answer]
     return answer
 
 

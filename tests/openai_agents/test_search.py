@@ -234,7 +234,7 @@ async def test_vectors_of_two_embedders_are_never_compared(config):
         await session.search("Lisbon")
     assert failure.value.code == "other_embedder"
     assert "letters/7/384" in str(failure.value)
-    assert "hashing/2/384" in str(failure.value)
+    assert "hashing/3/384" in str(failure.value)
     await session.add_items([user("Letters")])
     for mixed in (session, WarmSession("s", config, searchable=True)):  # either would find a part
         with pytest.raises(WarmError, match="other_embedder"):

@@ -51,7 +51,7 @@ from warm_integrations.core.store import (
     single,
     to_json,
 )
-from .words import stem, telling_words, words
+from .words import question_words, stem, words
 
 T = TypeVar("T")
 
@@ -178,14 +178,6 @@ def _filter(filter: Mapping[str, Json] | None) -> Mapping[str, Json]:
     plain: Mapping[str, Json] = _plain(filter)
     return plain
 
-# %% ../../nbs/core/backend.ipynb #414331a9
-_MAX_QUERY_BYTES = 8192
-
-
-def _question(query: str) -> str:
-    telling = " ".join(telling_words(query))
-    return (telling or query).encode("utf-8", "ignore")[:_MAX_QUERY_BYTES].decode("utf-8", "ignore")
-
 # %% ../../nbs/core/backend.ipynb #b84e2d95
 _LOOK_AGAIN = 10.0  # seconds
 
@@ -199,7 +191,7 @@ def _by_words_and_meaning(
     candidates = Candidates(1)  # for its words alone
     texts = enumerate(passed.items())
     candidates.add([(key, id, " ".join(map(stem, words(record.text))), None) for key, (id, record) in texts])
-    by_words = candidates.matching(map(stem, words(question)), max(k, len(by_meaning)))
+    by_words = candidates.matching(map(stem, question_words(question)), max(k, len(by_meaning)))
     return combined(by_words, by_meaning, k)
 
 # %% ../../nbs/core/backend.ipynb #7be57c06
@@ -417,19 +409,18 @@ class AsyncWarmBackend:
         return found
 
     def _answers(self, query: str, k: int, scope: Mapping[str, Json], prefix: str, only: Condition | None) -> Plan[Any]:
-        question = _question(query)
         if self.config.text_queries:
-            return (yield from self._similar(question, k, scope, prefix, only))
+            return (yield from self._similar(query, k, scope, prefix, only))
         [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
 
         def ask(n: int) -> Step:
-            return Recall(question, n, scope, vector, max(n, min(4096, max(100, n * self.config.overfetch))))
+            return Recall(query, n, scope, vector, max(n, min(4096, max(100, n * self.config.overfetch))))
 
         found = yield from self._ranked(ask, k, prefix, only)
         if found is not None:
             return found
         passed, by_meaning = yield from self._passed(vector, scope, prefix, only)
-        scores = _by_words_and_meaning(question, passed, by_meaning, k)
+        scores = _by_words_and_meaning(query, passed, by_meaning, k)
         return [replace(passed[id], score=score) for id, score in scores.items()]
 
     def _similar(

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
-import unicodedata
-from collections import Counter
+import threading
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,7 +59,7 @@ def _slots(feature: str, count: int, dim: int) -> list[tuple[int, float]]:
     return [((n >> 1) % dim, 1.0 if n & 1 else -1.0) for n in numbers]
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 13)  # of at most 7 kB, since no word has more than 64 characters: 57 MB; usual ones take 8 MB
 def _word_vector(word: str, dim: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Where a word writes, and what: two arrays of one length."""
     import numpy as np
@@ -72,17 +71,6 @@ def _word_vector(word: str, dim: int) -> tuple[NDArray[np.int64], NDArray[np.flo
     found += [(slot, sign * weight) for gram in grams for slot, sign in _slots("g " + gram, 2, dim)]
     slots, values = zip(*found, strict=True)
     return np.array(slots), np.array(values) * (0.2 if word in STOP_WORDS else 1.0)
-
-# %% ../../nbs/core/embedder.ipynb #614488a5
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
-
-
-def _features(text: str) -> list[str]:
-    """The words of a text as they are hashed."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    runs = _UNSPACED.findall(text)
-    pairs = [run[i : i + 2] for run in runs for i in range(len(run) - 1)]
-    return [*words(_UNSPACED.sub(" ", text)), *"".join(runs), *pairs]
 
 # %% ../../nbs/core/embedder.ipynb #8af1304a
 @dataclass(frozen=True)
@@ -99,7 +87,7 @@ class HashingEmbedder:
     dim: int = 384
 
     name = "hashing"
-    revision = "2"
+    revision = "3"
 
     def __post_init__(self) -> None:
         if self.dim < 8:
@@ -111,7 +99,7 @@ class HashingEmbedder:
 
         vectors = np.zeros((len(texts), self.dim))
         for row, text in enumerate(texts):
-            counts = Counter(_features(text))
+            counts = Counter(words(text))
             if counts:
                 parts = [_word_vector(word, self.dim) for word in counts]
                 weights = [values * (1 + math.log(n)) for (_, values), n in zip(parts, counts.values(), strict=True)]
@@ -130,9 +118,7 @@ class HashingEmbedder:
         return vector
 
 # %% ../../nbs/core/embedder.ipynb #bf2fa0b6
-@lru_cache(maxsize=16)
-def mask_matrix(key: str, dim: int) -> NDArray[np.float64]:
-    """The orthogonal matrix that `key` stands for: shape `(dim, dim)`, float64."""
+def _rotation(key: str, dim: int) -> NDArray[np.float64]:
     import numpy as np
 
     count = dim * dim + dim * dim % 2
@@ -145,6 +131,22 @@ def mask_matrix(key: str, dim: int) -> NDArray[np.float64]:
     rotation: NDArray[np.float64] = q * np.sign(np.diag(r))
     rotation.flags.writeable = False
     return rotation
+
+
+_MAX_HELD = 64 * 1024 * 1024
+_held: OrderedDict[tuple[str, int], NDArray[np.float64]] = OrderedDict()
+_one_at_a_time = threading.Lock()
+
+
+def mask_matrix(key: str, dim: int) -> NDArray[np.float64]:
+    """The orthogonal matrix that `key` stands for: shape `(dim, dim)`, float64."""
+    with _one_at_a_time:
+        if (key, dim) not in _held:
+            _held[key, dim] = _rotation(key, dim)
+        _held.move_to_end((key, dim))
+        while len(_held) > 1 and sum(matrix.nbytes for matrix in _held.values()) > _MAX_HELD:
+            _held.popitem(last=False)
+        return _held[key, dim]
 
 # %% ../../nbs/core/embedder.ipynb #65297c82
 def mask(vectors: Sequence[Sequence[float]] | NDArray[np.float64], key: str) -> NDArray[np.float64]:

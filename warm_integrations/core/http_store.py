@@ -50,12 +50,14 @@ from warm_integrations.core.store import (
     Step,
     check_filter,
     check_range,
+    check_text,
     refuse,
     settled,
     stored_metadata,
     to_json,
     utf8,
 )
+from .words import joined, question_words, words
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -73,15 +75,20 @@ def _vector(values: Sequence[float], what: str) -> str:
 
 def _document(document: Document, first: str, embedded_there: bool = False) -> str:
     fields = f'{{"id":{to_json(document.id)},"metadata":{to_json(stored_metadata(document))}'
-    if document.text:
-        fields += f',"text":{to_json(document.text)}'
+    check_text(document.text)
+    text = document.text if embedded_there else joined(words(document.text), MAX_TEXT_BYTES)
+    if text:
+        fields += f',"text":{to_json(text)}'
     if document.vector is not None:
         fields += f',"vector":{_vector(document.vector, "vector")}'
-    elif not (embedded_there and document.text):
+    elif not (embedded_there and text):
         fields += f',"vector":{first}'
     return fields + "}"
 
 # %% ../../nbs/core/http_store.ipynb #794ae76b
+_MAX_QUERY_BYTES = 8192
+
+
 def _request(step: Step, dim: int, embedded_there: bool = False) -> tuple[str, str, str]:
     """Method, path and JSON body of the request that carries out `step`.
 
@@ -115,7 +122,8 @@ def _request(step: Step, dim: int, embedded_there: bool = False) -> tuple[str, s
         case Nearest():
             check_filter(step.filter)
             if isinstance(step.vector, str):
-                what = f'"query":{to_json(step.vector)}'
+                query = step.vector.encode("utf-8", "ignore")[:_MAX_QUERY_BYTES].decode("utf-8", "ignore")
+                what = f'"query":{to_json(query)}'
             else:
                 what = f'"query_vector":{_vector(step.vector, "query_vector")}'
             among = "" if step.among is None else f',"document_ids":{to_json(list(step.among))}'
@@ -123,7 +131,8 @@ def _request(step: Step, dim: int, embedded_there: bool = False) -> tuple[str, s
             return "POST", "/api/v1/query", body
         case Recall():
             check_filter(step.filter)
-            question = {"query": step.text, "k": step.k, "filter": dict(step.filter), "lexicalWeight": 1}
+            query = joined(question_words(step.text), _MAX_QUERY_BYTES)
+            question = {"query": query, "k": step.k, "filter": dict(step.filter), "lexicalWeight": 1}
             question["candidateLimit"] = step.candidates
             weight, vector = (
                 (0.0, "null") if step.vector is None else (MEANING_WEIGHT, _vector(step.vector, "embedding"))
@@ -141,7 +150,6 @@ class _Kept(msgspec.Struct):
     id: str
     metadata: dict[str, Any]
     score: float = 0.0
-    text: str | None = None
 
 
 class _Body(msgspec.Struct):
@@ -158,7 +166,7 @@ _decode = msgspec.json.Decoder(_Body).decode
 
 
 def _hits(found: list[_Kept] | None) -> list[Hit]:
-    return [Hit(one.id, one.score, *_split(one.metadata), one.text or "") for one in _given(found)]
+    return [Hit(one.id, one.score, *_split(one.metadata)) for one in _given(found)]
 
 
 def _given(part: T | None) -> T:

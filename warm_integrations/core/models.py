@@ -49,7 +49,7 @@ def _state(path: Path | None) -> tuple[int, ...]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # of a path and 64 digits
 def _sha256(path: Path, *state: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -88,6 +88,7 @@ def _open(path: Path | None, dim: int) -> _Model:
     return _Model(session, _tokenizer(), inputs, output.name)
 
 # %% ../../nbs/core/models.ipynb #8a101afa
+_MAX_LOADED = 2  # of 23 MB with int8 weights, 90 MB with full precision
 _loaded: dict[Path | None, tuple[tuple[int, ...], _Model]] = {}
 _one_at_a_time = threading.Lock()
 
@@ -96,6 +97,9 @@ def _load(path: Path | None, dim: int) -> _Model:
     with _one_at_a_time:
         state = _state(path)
         if path not in _loaded or _loaded[path][0] != state:
+            _loaded.pop(path, None)
+            while len(_loaded) >= _MAX_LOADED:
+                del _loaded[next(iter(_loaded))]
             _loaded[path] = state, _open(path, dim)
         return _loaded[path][1]
 

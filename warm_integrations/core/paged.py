@@ -28,6 +28,7 @@ from warm_integrations.core.store import (
     MAX_DELETE,
     MAX_K,
     MAX_PAGE,
+    MAX_TEXT_BYTES,
     Delete,
     Document,
     Hit,
@@ -45,6 +46,7 @@ from warm_integrations.core.store import (
     nearest_among,
     to_json,
 )
+from .words import joined, words
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
@@ -174,9 +176,10 @@ def _weight(document: Document, dim: int) -> tuple[int, int]:
     """Bytes of text and metadata, which a batch limits, and of the whole request, at most."""
     labels = to_json(dict(document.metadata)) if document.metadata else "{}"
     size = metadata_bytes(document, labels) + len(document.id)
-    text = len(document.text.encode())
+    ranked = len(joined(words(document.text), MAX_TEXT_BYTES).encode())  # which warm-server gets in its place
+    text = max(len(document.text.encode()), ranked)
     numbers = 2 * dim if document.vector is None else _NUMBER_BYTES * len(document.vector)
-    return size + text, size + len(to_json(document.text).encode()) + numbers + 100
+    return size + text, size + max(len(to_json(document.text).encode()), ranked + 2) + numbers + 100
 
 # %% ../../nbs/core/paged.ipynb #785876ee
 _RECORD = re.compile(r"[0-9a-f]{28}/[0-9a-f]{8}/[0-9a-f]{3}\.[0-9a-f]{3}")

@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from .config import WarmConfig
@@ -50,7 +50,7 @@ from warm_integrations.core.store import (
     until_ended,
     utf8,
 )
-from .words import stem, words
+from .words import question_words, stem, words
 
 if TYPE_CHECKING:
     from warm_integrations.core.ranking import Candidates
@@ -62,7 +62,8 @@ __all__ = ['T', 'drop_memory', 'SqliteStore']
 
 # %% ../../nbs/core/sqlite_store.ipynb #6b385fa8
 _APPLICATION = 0x5741524D  # "WARM", in the file's header: https://www.sqlite.org/pragma.html#pragma_application_id
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
+_OLDEST_SCHEMA = 2  # that can be carried over
 _SCHEMA = """
 CREATE TABLE properties (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE tenants (
@@ -101,8 +102,8 @@ def _explained(error: sqlite3.Error, path: str) -> WarmError:
     return WarmError(_code(error), f"{path}: {'it is a directory' if os.path.isdir(path) else error}")
 
 # %% ../../nbs/core/sqlite_store.ipynb #1c9f6a5c
-def _identify(db: sqlite3.Connection, path: str) -> bool:
-    """Whether the file holds a store already; an error if it holds anything else."""
+def _identify(db: sqlite3.Connection, path: str) -> int:
+    """The schema of the store in the file, 0 if it is empty; an error if it holds anything else."""
     # one statement sees one moment: another process may be creating the tables right now
     query = (
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master)"
@@ -111,11 +112,11 @@ def _identify(db: sqlite3.Connection, path: str) -> bool:
     application, version, tables = db.execute(query).fetchone()
     if application == _APPLICATION and version > _SCHEMA_VERSION:
         raise WarmError("newer_store", f"{path} has schema {version}, this version knows {_SCHEMA_VERSION}")
-    if application == _APPLICATION and version < _SCHEMA_VERSION:
+    if application == _APPLICATION and version < _OLDEST_SCHEMA:
         raise WarmError("older_store", f"{path} has schema {version}, this version knows {_SCHEMA_VERSION}")
     if application != _APPLICATION and (application or tables):
         raise WarmError("not_a_store", f"{path} is a database of another program")
-    return bool(application)
+    return int(version) if application else 0
 
 # %% ../../nbs/core/sqlite_store.ipynb #8e91c8d7
 def _use_wal(db: sqlite3.Connection, timeout: float) -> None:
@@ -141,6 +142,20 @@ def _create(db: sqlite3.Connection, path: str, timeout: float) -> None:
         db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
     db.execute("COMMIT")
 
+
+def _carry_over(db: sqlite3.Connection, path: str) -> None:
+    """Make the stems of an older file anew, and nothing else."""
+    db.execute("BEGIN IMMEDIATE")
+    if _identify(db, path) < _SCHEMA_VERSION:  # nobody was faster
+        db.create_function("stems_of", 1, _stems, deterministic=True)
+        db.execute("UPDATE ranked SET stems = stems_of(text) WHERE text <> ''")
+        db.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+    db.execute("COMMIT")
+
+
+def _stems(text: str) -> str:
+    return " ".join(map(stem, words(text)))
+
 # %% ../../nbs/core/sqlite_store.ipynb #3e4e43cd
 _MEMORY = ":memory:"  # with a name after it, where it has one
 
@@ -153,15 +168,18 @@ def _key(config: WarmConfig) -> tuple[str, str, float]:
     return config.path, options.get("synchronous", "full"), config.timeout
 
 
+_Held: TypeAlias = "tuple[tuple[int, int], Candidates, int]"
+
+
 class _Connection(sqlite3.Connection):
     """A connection that also holds what its rankings have read.
 
-    `held` is (tenant, labels, dim) -> ((version, removals), candidates), the last used at the end.
+    `held` is (tenant, labels, dim) -> ((version, removals), candidates, their bytes), the last used at the end.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.held: OrderedDict[tuple[int, tuple[str, ...], int], tuple[tuple[int, int], Candidates]] = OrderedDict()
+        self.held: OrderedDict[tuple[int, tuple[str, ...], int], _Held] = OrderedDict()
         self.held_bytes = 0
         self._patience = -1.0
 
@@ -194,10 +212,13 @@ def _connect(path: str, synchronous: str, timeout: float) -> _Connection:
     # One thread at a time uses it, but not always the same: the lock of _Database sees to that.
     db = sqlite3.connect(file, timeout=timeout, isolation_level=None, check_same_thread=False, factory=_Connection)
     try:
-        if not _identify(db, path):
+        schema = _identify(db, path)
+        if not schema:
             _create(db, path, timeout)
         elif db.execute("PRAGMA journal_mode").fetchone()[0] == "delete":  # a killed process got no further
             _use_wal(db, timeout)
+        if 0 < schema < _SCHEMA_VERSION:
+            _carry_over(db, path)
         db.execute(f"PRAGMA synchronous = {synchronous}")
         db.execute("PRAGMA temp_store = MEMORY")  # what a query sorts is no larger than what it gives
         return db
@@ -405,9 +426,8 @@ def _vectors(db: _Connection, documents: Sequence[Document], dim: int) -> dict[i
 
 # %% ../../nbs/core/sqlite_store.ipynb #af870eff
 def _rank(db: _Connection, tenant: int, document: Document, vector: bytes | None) -> None:
-    stems = " ".join(map(stem, words(document.text)))
     insert = "INSERT INTO ranked VALUES (max(?, 1 + ifnull((SELECT max(key) FROM ranked), 0)), ?, ?, ?, ?, ?)"
-    values = (time.time_ns() // 1000, tenant, document.id, document.text, stems, vector)
+    values = (time.time_ns() // 1000, tenant, document.id, document.text, _stems(document.text), vector)
     key = db.execute(insert, values).lastrowid
     labels = [(tenant, _label(name, value), key) for name, value in document.metadata.items()]
     db.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
@@ -476,12 +496,9 @@ def _vacuum(db: _Connection) -> None:
 # %% ../../nbs/core/sqlite_store.ipynb #5bd02fda
 def _get(db: _Connection, tenant: int, scores: Mapping[str, float]) -> list[Hit]:
     """The documents whose ids are keys of `scores`, in their order."""
-    query = (
-        "SELECT payload, metadata, coalesce(text, '') FROM documents LEFT JOIN ranked USING (tenant, id)"
-        " WHERE documents.tenant = ? AND documents.id = ?"
-    )
+    query = "SELECT payload, metadata FROM documents WHERE tenant = ? AND id = ?"
     found = ((id, score, db.execute(query, (tenant, id)).fetchone()) for id, score in scores.items())
-    return [Hit(id, score, row[0], _metadata(row[1]), row[2]) for id, score, row in found if row]
+    return [Hit(id, score, row[0], _metadata(row[1])) for id, score, row in found if row]
 
 # %% ../../nbs/core/sqlite_store.ipynb #ccd40508
 def _labels(filter: Mapping[str, Json]) -> tuple[str, ...]:
@@ -510,18 +527,19 @@ def _keys(db: _Connection, tenant: int, labels: tuple[str, ...], after: int) -> 
 _MAX_HELD = 256 * 1024 * 1024
 
 
-def _candidates(db: _Connection, tenant: int, filter: Mapping[str, Json], dim: int) -> Candidates:
-    """The documents that a filter lets through."""
+def _candidates(
+    db: _Connection, tenant: int, filter: Mapping[str, Json], dim: int, by_words: bool = False
+) -> Candidates:
+    """The documents that a filter lets through; with `by_words`, ready to be ranked by their words, too."""
     from warm_integrations.core.ranking import Candidates
 
     name = (tenant, _labels(filter), dim)
     query = "SELECT version, removals FROM tenants WHERE key = ?"
     now = db.execute(query, (tenant,)).fetchone() or (0, 0)
-    then, candidates = db.held.pop(name, ((0, 0), None))
+    then, candidates, size = db.held.pop(name, ((0, 0), None, 0))
+    db.held_bytes -= size
     if candidates is None:
         candidates = Candidates(dim)
-    else:
-        db.held_bytes -= candidates.nbytes
     if then != now:
         newest = candidates.newest
         there = db.execute("SELECT 1 FROM ranked WHERE key = ?", (newest,)).fetchone()  # not in a file put back
@@ -536,10 +554,12 @@ def _candidates(db: _Connection, tenant: int, filter: Mapping[str, Json], dim: i
         rows = db.execute(query, (json.dumps(list(new)),))
         while page := rows.fetchmany(10_000):
             candidates.add(page)
-    db.held[name] = now, candidates  # at the end, and only now that it is whole
+    if by_words:
+        candidates.index()
+    db.held[name] = now, candidates, candidates.nbytes  # at the end, and only now that it is whole
     db.held_bytes += candidates.nbytes
     while db.held_bytes > _MAX_HELD and len(db.held) > 1:
-        db.held_bytes -= db.held.popitem(last=False)[1][1].nbytes
+        db.held_bytes -= db.held.popitem(last=False)[1][2]
     return candidates
 
 # %% ../../nbs/core/sqlite_store.ipynb #93be63c0
@@ -562,14 +582,12 @@ def _nearest(db: _Connection, tenant: int, step: Nearest, dim: int) -> list[Hit]
 def _recall(db: _Connection, tenant: int, step: Recall, dim: int) -> list[Hit]:
     from warm_integrations.core.ranking import combined, unit
 
-    if len(utf8(step.text)) > 8192:
-        raise refuse("query requires at most 8192 bytes")
     if not step.k <= step.candidates <= max(4096, step.k):
         raise refuse("require k <= candidateLimit <= 4096")
     dim = _dimension(db, dim, create=False)
     query = None if step.vector is None else unit(step.vector, dim, "embedding")
-    candidates = _candidates(db, tenant, step.filter, dim)
-    by_words = candidates.matching(map(stem, words(step.text)), step.candidates)
+    candidates = _candidates(db, tenant, step.filter, dim, by_words=True)
+    by_words = candidates.matching(map(stem, question_words(step.text)), step.candidates)
     by_meaning = {} if query is None else candidates.nearest(query, step.candidates)
     return _get(db, tenant, combined(by_words, by_meaning, step.k))
 

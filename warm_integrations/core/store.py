@@ -26,8 +26,8 @@ __all__ = ['T', 'Json', 'Step', 'Plan', 'MAX_ID_BYTES', 'MAX_TEXT_BYTES', 'MAX_T
            'MAX_BATCH_BYTES', 'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K', 'MAX_AMONG',
            'MEANING_WEIGHT', 'PAYLOAD', 'MAX_DEPTH', 'Document', 'Row', 'Hit', 'Scan', 'Put', 'Delete', 'Get',
            'Nearest', 'Recall', 'Store', 'single', 'best_passing', 'nearest_among', 'to_json', 'check_nesting',
-           'stored_metadata', 'refuse', 'utf8', 'check_id', 'check_range', 'metadata_bytes', 'is_slight', 'check_batch',
-           'canonical', 'matches', 'check_filter', 'until_ended', 'settled', 'connect']
+           'stored_metadata', 'refuse', 'utf8', 'check_id', 'check_range', 'metadata_bytes', 'is_slight', 'check_text',
+           'check_batch', 'canonical', 'matches', 'check_filter', 'until_ended', 'settled', 'connect']
 
 # %% ../../nbs/core/store.ipynb #4cade968
 class Document(NamedTuple):
@@ -37,7 +37,7 @@ class Document(NamedTuple):
         id: 1 to 256 bytes of UTF-8 without control characters, not beginning with `hms:`.
         payload: text that a scan gives back and no ranking sees.
         metadata: a JSON object; with the payload at most 64 KiB of JSON. Filters name its top-level keys.
-        text: what a text ranking sees: at most 64 KiB and 4096 words.
+        text: what a ranking by words sees, and no answer gives back: at most 64 KiB and 4096 words.
         vector: what a vector ranking sees: `dim` finite numbers, not all zero. `None` stands for (1, 0, 0, …).
     """
 
@@ -63,7 +63,6 @@ class Hit(NamedTuple):
     score: float
     payload: str
     metadata: Mapping[str, Json]
-    text: str
 
 # %% ../../nbs/core/store.ipynb #33a5e920
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,8 @@ class Nearest:
 class Recall:
     """The `k` (1 to `Store.most_hits`) documents that answer a question best, by words and meaning: `list[Hit]`.
 
-    Words: BM25 (k1 1.2, b 0.75, Snowball stems) among the documents that the filter lets through.
+    Words (`core.words` says what a word is), without stop words: BM25 (k1 1.2, b 0.75, Snowball stems)
+    among the documents that the filter lets through.
     Meaning: the cosine to `vector`, where one is given and it is not negative.
     The best `candidates` (`k` to 4096, or `k`) of each are scaled to 0..1 by their highest and lowest score;
     `score` is that of the words plus 0.4 of that of the meaning.
@@ -308,6 +308,16 @@ def is_slight(documents: Sequence[Document]) -> bool:
     return most < MAX_METADATA_BYTES
 
 
+def check_text(text: str) -> int:
+    """The bytes of a text; one that is too long to be ranked is refused."""
+    size = len(utf8(text))
+    if size > MAX_TEXT_BYTES:
+        raise refuse(f"text exceeds {MAX_TEXT_BYTES} bytes")
+    if len(text.split()) > MAX_TEXT_WORDS:
+        raise refuse(f"text must fit one chunk of at most {MAX_TEXT_WORDS} words")
+    return size
+
+
 def check_batch(documents: Sequence[Document]) -> list[str]:
     """Refuse a batch that is past a limit; the metadata of each document as JSON, without its payload."""
     if not 1 <= len(documents) <= MAX_BATCH:
@@ -322,14 +332,9 @@ def check_batch(documents: Sequence[Document]) -> list[str]:
         check_id(document.id)
         metadata = to_json(dict(document.metadata)) if document.metadata else "{}"
         size = metadata_bytes(document, metadata)
-        text = len(utf8(document.text))
         if size > MAX_METADATA_BYTES:
             raise refuse(f"metadata exceeds {MAX_METADATA_BYTES} bytes")
-        if text > MAX_TEXT_BYTES:
-            raise refuse(f"text exceeds {MAX_TEXT_BYTES} bytes")
-        if len(document.text.split()) > MAX_TEXT_WORDS:
-            raise refuse(f"text must fit one chunk of at most {MAX_TEXT_WORDS} words")
-        source, total = source + len(document.id) + text, total + size
+        source, total = source + len(document.id) + check_text(document.text), total + size
         encoded.append(metadata)
     if source > MAX_BATCH_BYTES or total > MAX_BATCH_BYTES:
         raise refuse(f"batch exceeds {MAX_BATCH_BYTES} bytes of text or of metadata")
