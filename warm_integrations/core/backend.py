@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import builtins
 import math
 import os
 import reprlib
@@ -14,11 +15,11 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from .catalog import digest, escape_surrogates
 from .config import WarmConfig
-from .embedder import embedder_name
+from .embedder import Vector, embedder_name
 from .errors import WarmError
 from .masking import mask_fingerprint, masked
 from .paged import Clock, batches
@@ -50,6 +51,9 @@ from warm_integrations.core.store import (
 )
 from .words import telling_words
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 T = TypeVar("T")
 
 # %% auto #0
@@ -72,7 +76,7 @@ class Record:
     text: str
     metadata: Mapping[str, Json] = field(default_factory=dict)
     id: str | None = None
-    vector: Sequence[float] | None = None
+    vector: Vector | None = None
     tags: Sequence[str] = ()
 
 
@@ -137,7 +141,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _check_vector(vector: Sequence[float], dim: int) -> None:
+def _check_vector(vector: Vector, dim: int) -> None:
     try:
         numbers = [float(number) for number in vector]
     except (TypeError, ValueError):
@@ -195,7 +199,7 @@ class AsyncWarmBackend:
         self._clock = Clock()
         self._alone = self._closed = False
 
-    async def remember(self, records: Sequence[Record]) -> Sequence[str]:
+    async def remember(self, records: Sequence[Record]) -> builtins.list[str]:
         """Store records, or replace those whose ids exist; all or none up to the limits of one batch.
 
         Returns:
@@ -217,7 +221,7 @@ class AsyncWarmBackend:
 
     async def recall(
         self, query: str, k: int = 10, filter: Mapping[str, Json] | None = None, *, only: Condition | None = None
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """The `k` records that answer `query` best, by words and by meaning, best first.
 
         Args:
@@ -240,7 +244,7 @@ class AsyncWarmBackend:
 
     async def similar(
         self, text: str, k: int = 3, filter: Mapping[str, Json] | None = None, *, only: Condition | None = None
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """The `k` (1 to `config.max_fetch`) records nearest to the document `text`, with the cosines of their vectors.
 
         With `text_queries`, where no vectors are at hand, there are none.
@@ -255,7 +259,7 @@ class AsyncWarmBackend:
         [vector] = masked(self.config, self.config.embedder.embed_documents([text[:MAX_TEXT_BYTES]]))
         return await self._store.read(self._ranked(lambda n: Nearest(vector, n, scope), k, only))
 
-    async def get(self, ids: Sequence[str]) -> Sequence[Recalled]:
+    async def get(self, ids: Sequence[str]) -> builtins.list[Recalled]:
         """The records among `ids`, in their order; an unknown id, or what cannot be one, is passed over."""
         self._check_open()
         wanted = self._ids(ids)
@@ -272,7 +276,7 @@ class AsyncWarmBackend:
         prefix: str = "",
         *,
         only: Condition | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """Records in the order of their ids, past the id `after`: all of them, or at most `limit`.
 
         Args:
@@ -287,7 +291,7 @@ class AsyncWarmBackend:
             raise ValueError(f"limit is {limit!r}; allowed are whole numbers from 0, or None for all")
         return await self._store.read(self._list(_filter(filter), after, limit, prefix, only))
 
-    async def forget(self, ids: Sequence[str], *, purge: bool = False) -> Sequence[str]:
+    async def forget(self, ids: Sequence[str], *, purge: bool = False) -> builtins.list[str]:
         """Remove records; the ids of those that were there.
 
         Args:
@@ -300,7 +304,7 @@ class AsyncWarmBackend:
 
     async def forget_where(
         self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", only: Condition | None = None
-    ) -> Sequence[str]:
+    ) -> builtins.list[str]:
         """Remove every record whose metadata match `filter`, which is never empty; their ids.
 
         On the embedded store this is one transaction. `purge`, `prefix` and `only` are as above.
@@ -315,7 +319,7 @@ class AsyncWarmBackend:
         """Let no further call through. Connections are shared and stay open."""
         self._closed = True
 
-    async def __aenter__(self) -> AsyncWarmBackend:
+    async def __aenter__(self) -> Self:
         self._check_open()
         return self
 
@@ -330,7 +334,7 @@ class AsyncWarmBackend:
         if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= self.config.max_fetch:
             raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {self.config.max_fetch}")
 
-    def _ids(self, ids: Sequence[str]) -> Sequence[str]:
+    def _ids(self, ids: Sequence[str]) -> builtins.list[str]:
         if isinstance(ids, (str, bytes)):  # else each of its characters would name a record
             raise ValueError(f"ids is a list of ids, not {type(ids).__name__}")
         return [self._prefix + id for id in dict.fromkeys(id for id in ids if _is_id(id))]
@@ -504,23 +508,23 @@ class WarmBackend:
         """The store's configuration."""
         return self._backend.config
 
-    def remember(self, records: Sequence[Record]) -> Sequence[str]:
+    def remember(self, records: Sequence[Record]) -> builtins.list[str]:
         """See `AsyncWarmBackend.remember`."""
         return self._call(lambda: self._backend.remember(records))
 
     def recall(
         self, query: str, k: int = 10, filter: Mapping[str, Json] | None = None, *, only: Condition | None = None
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """See `AsyncWarmBackend.recall`."""
         return self._call(lambda: self._backend.recall(query, k, filter, only=only))
 
     def similar(
         self, text: str, k: int = 3, filter: Mapping[str, Json] | None = None, *, only: Condition | None = None
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """See `AsyncWarmBackend.similar`."""
         return self._call(lambda: self._backend.similar(text, k, filter, only=only))
 
-    def get(self, ids: Sequence[str]) -> Sequence[Recalled]:
+    def get(self, ids: Sequence[str]) -> builtins.list[Recalled]:
         """See `AsyncWarmBackend.get`."""
         return self._call(lambda: self._backend.get(ids))
 
@@ -532,17 +536,17 @@ class WarmBackend:
         prefix: str = "",
         *,
         only: Condition | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """See `AsyncWarmBackend.list`."""
         return self._call(lambda: self._backend.list(filter, after, limit, prefix, only=only))
 
-    def forget(self, ids: Sequence[str], *, purge: bool = False) -> Sequence[str]:
+    def forget(self, ids: Sequence[str], *, purge: bool = False) -> builtins.list[str]:
         """See `AsyncWarmBackend.forget`."""
         return self._call(lambda: self._backend.forget(ids, purge=purge))
 
     def forget_where(
         self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", only: Condition | None = None
-    ) -> Sequence[str]:
+    ) -> builtins.list[str]:
         """See `AsyncWarmBackend.forget_where`."""
         return self._call(lambda: self._backend.forget_where(filter, purge=purge, prefix=prefix, only=only))
 
@@ -550,7 +554,7 @@ class WarmBackend:
         """Let no further call through. Connections are shared and stay open."""
         self._backend._closed = True
 
-    def __enter__(self) -> WarmBackend:
+    def __enter__(self) -> Self:
         self._backend._check_open()
         return self
 

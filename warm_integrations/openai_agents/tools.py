@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-from agents import FunctionTool, ModelBehaviorError, RunContextWrapper, function_tool
+from agents import ModelBehaviorError, RunContextWrapper, Tool, function_tool
 
 from ..core.backend import AsyncWarmBackend, WarmBackend
 from ..core.config import WarmConfig
@@ -88,7 +88,7 @@ def memory_tools(
     sync: bool = False,
     max_k: int = 20,
     expires_after: timedelta | None = None,
-) -> list[FunctionTool]:
+) -> list[Tool]:
     """`remember`, `recall` and `forget` for one user, as tools of an agent.
 
     Args:
