@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import builtins
+import copy
 import math
 import os
 import reprlib
@@ -189,7 +190,11 @@ def _question(query: str) -> str:
 
 # %% ../../nbs/core/backend.ipynb #7be57c06
 class AsyncWarmBackend:
-    """Records of one collection, on either store. Safe to share among tasks, threads and event loops."""
+    """Records of one collection, on either store. Safe to share among tasks, threads and event loops.
+
+    A copy, or a pickle for another process, goes on with the same collection, and is closed or not by itself.
+    A pickle holds the keys of `config` in clear: keep it as you would them.
+    """
 
     def __init__(self, config: WarmConfig | None = None) -> None:
         self.config = config or WarmConfig()
@@ -198,6 +203,14 @@ class AsyncWarmBackend:
         self._embedders = digest("embedders", self.config.collection) + "/"
         self._clock = Clock()
         self._alone = self._closed = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("_store", "_clock", "_alone")  # of one process, and of one moment
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        AsyncWarmBackend.__init__(self, state["config"])
+        self.__dict__.update(state)
 
     async def remember(self, records: Sequence[Record]) -> builtins.list[str]:
         """Store records, or replace those whose ids exist; all or none up to the limits of one batch.
@@ -498,10 +511,13 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 # %% ../../nbs/core/backend.ipynb #14e2cfa4
 class WarmBackend:
-    """`AsyncWarmBackend` for code that blocks. Its methods and errors are the same."""
+    """`AsyncWarmBackend` for code that blocks. Its methods, errors and copies are the same."""
 
     def __init__(self, config: WarmConfig | None = None) -> None:
         self._backend = AsyncWarmBackend(config)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_backend": copy.copy(self._backend)}  # closing a copy leaves this one open
 
     @property
     def config(self) -> WarmConfig:

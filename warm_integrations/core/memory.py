@@ -110,7 +110,7 @@ _OWNER_CHARS = 4000  # of a user id are kept beside its digest, to be read
 
 
 class UserMemory:
-    """All that is remembered of one user of a collection.
+    """All that is remembered of one user of a collection. It travels to other processes as its backend does.
 
     Args:
         backend: where it is kept.
