@@ -126,7 +126,7 @@ async def conversations() -> None:
     before = SQLiteSession("a")
     await WarmSession("a", config).add_items(await before.get_items())
     agent = Agent(name="a", tools=memory_tools(config, user_id="u", max_k=5, expires_after=timedelta(days=3)))
-    both = Agent(name="b", tools=[*memory_tools(config, user_id="u", sync=True)])
+    both = Agent(name="b", tools=[*memory_tools(config, user_id="u", sync=True, timezone="Europe/Berlin")])
     run_config = RunConfig(session_settings=SessionSettings(limit=1))
     result = await Runner.run(agent, "x", session=audited, run_config=run_config)
     print(session, base, last, both.name, result.final_output)
