@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agents import FunctionTool, RunContextWrapper, function_tool
+from agents import RunContextWrapper, Tool, function_tool
 
 from conversations import Conversation, Conversations
 from problem import Problem
@@ -52,7 +52,7 @@ class Memories:
         self._config = config
         self._conversations = conversations
 
-    def tools(self, user: str) -> Sequence[FunctionTool]:
+    def tools(self, user: str) -> Sequence[Tool]:
         """What the assistant may do: remember, recall and forget, and list everything."""
 
         @function_tool(failure_error_function=_unavailable)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime, timezone
+from zoneinfo import ZoneInfo
 
 import streamlit as st
 
@@ -11,6 +13,14 @@ from memories import Known
 from page import attempt, exported, label, open_conversation
 
 SHOWN = 20  # memories at once
+
+
+def local(time: datetime) -> datetime:
+    """A time in the zone of the browser, which need not be that of the machine that serves it."""
+    try:
+        return time.astimezone(ZoneInfo(st.context.timezone or "UTC"))
+    except (ValueError, LookupError, OSError, OverflowError):  # a zone that is not known here
+        return time.astimezone(timezone.utc)
 
 
 def draw_memories(engine: Engine, user: str, known: Sequence[Known]) -> None:
@@ -40,7 +50,7 @@ def draw_memories(engine: Engine, user: str, known: Sequence[Known]) -> None:
 def draw_memory(engine: Engine, user: str, known: Known) -> None:
     with st.container(border=True, gap="xxsmall", key=f"memory {known.id}"):
         st.text(known.text)
-        about = " · ".join([f"{known.since.astimezone():%d %b %Y, %H:%M}", *(f"#{tag}" for tag in known.tags)])
+        about = " · ".join([f"{local(known.since):%d %b %Y, %H:%M %Z}", *(f"#{tag}" for tag in known.tags)])
         st.caption(label(about, 200))
         if known.reason:
             st.button(

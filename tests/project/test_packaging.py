@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import importlib
 import pkgutil
-import shutil
 import subprocess
 import sys
 import venv
@@ -16,6 +15,7 @@ import pytest
 from nbdev.config import get_config
 
 import warm_integrations
+from running import run
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("warm_integrations", "writerslogic_warm_integrations")
@@ -61,36 +61,6 @@ for name in "warm_integrations", "writerslogic_warm_integrations":
     else:
         raise AssertionError(name)
 """
-
-
-def run(*command: object, cwd: Path) -> None:
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory) -> Path:
-    """A copy of the sources: a build leaves files beside them, and would pick up older ones."""
-    copy = tmp_path_factory.mktemp("tree")
-    for name in "pyproject.toml", "README.md", "LICENSE":
-        shutil.copy(ROOT / name, copy)
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    return copy
-
-
-@pytest.fixture(scope="module")
-def wheel(tree, tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", out, tree, cwd=out)
-    (path,) = out.glob("*.whl")
-    return path
 
 
 def test_settings_ini_mirrors_pyproject():

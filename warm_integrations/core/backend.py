@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import builtins
+import copy
 import math
 import os
 import reprlib
@@ -15,11 +17,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from .catalog import digest, escape_surrogates
 from .config import WarmConfig
-from .embedder import embedder_name
+from .embedder import Vector, embedder_name
 from .errors import WarmError
 from .masking import mask_fingerprint, masked
 from .paged import Clock, batches
@@ -53,6 +55,9 @@ from warm_integrations.core.store import (
 )
 from .words import question_words, stem, words
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 T = TypeVar("T")
 
 # %% auto #0
@@ -75,7 +80,7 @@ class Record:
     text: str
     metadata: Mapping[str, Json] = field(default_factory=dict)
     id: str | None = None
-    vector: Sequence[float] | None = None
+    vector: Vector | None = None
     tags: Sequence[str] = ()
 
 
@@ -140,7 +145,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _check_vector(vector: Sequence[float], dim: int) -> None:
+def _check_vector(vector: Vector, dim: int) -> None:
     try:
         numbers = [float(number) for number in vector]
     except (TypeError, ValueError):
@@ -196,7 +201,11 @@ def _by_words_and_meaning(
 
 # %% ../../nbs/core/backend.ipynb #7be57c06
 class AsyncWarmBackend:
-    """Records of one collection, on either store. Safe to share among tasks, threads and event loops."""
+    """Records of one collection, on either store. Safe to share among tasks, threads and event loops.
+
+    A copy, or a pickle for another process, goes on with the same collection, and is closed or not by itself.
+    A pickle holds the keys of `config` in clear: keep it as you would them.
+    """
 
     def __init__(self, config: WarmConfig | None = None) -> None:
         self.config = config or WarmConfig()
@@ -207,7 +216,15 @@ class AsyncWarmBackend:
         self._closed = False
         self._looked = -math.inf  # when the embedders of the collection were last looked at
 
-    async def remember(self, records: Sequence[Record]) -> Sequence[str]:
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("_store", "_clock", "_looked")  # of one process, and of one moment
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        AsyncWarmBackend.__init__(self, state["config"])
+        self.__dict__.update(state)
+
+    async def remember(self, records: Sequence[Record]) -> builtins.list[str]:
         """Store records, or replace those whose ids exist; all or none up to the limits of one batch.
 
         Returns:
@@ -235,7 +252,7 @@ class AsyncWarmBackend:
         *,
         prefix: str = "",
         only: Condition | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """The `k` records that answer `query` best, by words and by meaning, best first.
 
         Args:
@@ -268,7 +285,7 @@ class AsyncWarmBackend:
         *,
         prefix: str = "",
         only: Condition | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """The `k` (1 to `config.max_fetch`) records nearest to the document `text`, with the cosines of their vectors.
 
         Only those of the embedder in use take part. `filter`, `prefix` and `only` are as above.
@@ -284,7 +301,7 @@ class AsyncWarmBackend:
         [vector] = masked(self.config, self.config.embedder.embed_documents([text[:MAX_TEXT_BYTES]]))
         return await self._store.read(self._similar(vector, k, scope, prefix, only))
 
-    async def get(self, ids: Sequence[str]) -> Sequence[Recalled]:
+    async def get(self, ids: Sequence[str]) -> builtins.list[Recalled]:
         """The records among `ids`, in their order; an unknown id, or what cannot be one, is passed over."""
         self._check_open()
         wanted = self._ids(ids)
@@ -301,7 +318,7 @@ class AsyncWarmBackend:
         prefix: str = "",
         *,
         only: Condition | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """Records in the order of their ids, past the id `after`: all of them, or at most `limit`.
 
         Args:
@@ -316,7 +333,7 @@ class AsyncWarmBackend:
             raise ValueError(f"limit is {limit!r}; allowed are whole numbers from 0, or None for all")
         return await self._store.read(self._list(_filter(filter), after, limit, prefix, only))
 
-    async def forget(self, ids: Sequence[str], *, purge: bool = False) -> Sequence[str]:
+    async def forget(self, ids: Sequence[str], *, purge: bool = False) -> builtins.list[str]:
         """Remove records; the ids of those that were there.
 
         Args:
@@ -329,7 +346,7 @@ class AsyncWarmBackend:
 
     async def forget_where(
         self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", only: Condition | None = None
-    ) -> Sequence[str]:
+    ) -> builtins.list[str]:
         """Remove every record whose metadata match `filter`, which is never empty; their ids.
 
         On the embedded store this is one transaction. `purge`, `prefix` and `only` are as above.
@@ -344,7 +361,7 @@ class AsyncWarmBackend:
         """Let no further call through. Connections are shared and stay open."""
         self._closed = True
 
-    async def __aenter__(self) -> AsyncWarmBackend:
+    async def __aenter__(self) -> Self:
         self._check_open()
         return self
 
@@ -359,7 +376,7 @@ class AsyncWarmBackend:
         if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= self.config.max_fetch:
             raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {self.config.max_fetch}")
 
-    def _ids(self, ids: Sequence[str]) -> Sequence[str]:
+    def _ids(self, ids: Sequence[str]) -> builtins.list[str]:
         if isinstance(ids, (str, bytes)):  # else each of its characters would name a record
             raise ValueError(f"ids is a list of ids, not {type(ids).__name__}")
         return [self._prefix + id for id in dict.fromkeys(id for id in ids if _is_id(id))]
@@ -551,17 +568,20 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 # %% ../../nbs/core/backend.ipynb #14e2cfa4
 class WarmBackend:
-    """`AsyncWarmBackend` for code that blocks. Its methods and errors are the same."""
+    """`AsyncWarmBackend` for code that blocks. Its methods, errors and copies are the same."""
 
     def __init__(self, config: WarmConfig | None = None) -> None:
         self._backend = AsyncWarmBackend(config)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_backend": copy.copy(self._backend)}  # closing a copy leaves this one open
 
     @property
     def config(self) -> WarmConfig:
         """The store's configuration."""
         return self._backend.config
 
-    def remember(self, records: Sequence[Record]) -> Sequence[str]:
+    def remember(self, records: Sequence[Record]) -> builtins.list[str]:
         """See `AsyncWarmBackend.remember`."""
         return self._call(lambda: self._backend.remember(records))
 
@@ -573,7 +593,7 @@ class WarmBackend:
         *,
         prefix: str = "",
         only: Condition | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """See `AsyncWarmBackend.recall`."""
         return self._call(lambda: self._backend.recall(query, k, filter, prefix=prefix, only=only))
 
@@ -585,11 +605,11 @@ class WarmBackend:
         *,
         prefix: str = "",
         only: Condition | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """See `AsyncWarmBackend.similar`."""
         return self._call(lambda: self._backend.similar(text, k, filter, prefix=prefix, only=only))
 
-    def get(self, ids: Sequence[str]) -> Sequence[Recalled]:
+    def get(self, ids: Sequence[str]) -> builtins.list[Recalled]:
         """See `AsyncWarmBackend.get`."""
         return self._call(lambda: self._backend.get(ids))
 
@@ -601,17 +621,17 @@ class WarmBackend:
         prefix: str = "",
         *,
         only: Condition | None = None,
-    ) -> Sequence[Recalled]:
+    ) -> builtins.list[Recalled]:
         """See `AsyncWarmBackend.list`."""
         return self._call(lambda: self._backend.list(filter, after, limit, prefix, only=only))
 
-    def forget(self, ids: Sequence[str], *, purge: bool = False) -> Sequence[str]:
+    def forget(self, ids: Sequence[str], *, purge: bool = False) -> builtins.list[str]:
         """See `AsyncWarmBackend.forget`."""
         return self._call(lambda: self._backend.forget(ids, purge=purge))
 
     def forget_where(
         self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", only: Condition | None = None
-    ) -> Sequence[str]:
+    ) -> builtins.list[str]:
         """See `AsyncWarmBackend.forget_where`."""
         return self._call(lambda: self._backend.forget_where(filter, purge=purge, prefix=prefix, only=only))
 
@@ -619,7 +639,7 @@ class WarmBackend:
         """Let no further call through. Connections are shared and stay open."""
         self._backend._closed = True
 
-    def __enter__(self) -> WarmBackend:
+    def __enter__(self) -> Self:
         self._backend._check_open()
         return self
 

@@ -8,16 +8,28 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from pydantic import Field, FilePath, PrivateAttr, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    FilePath,
+    PrivateAttr,
+    SecretStr,
+    SkipValidation,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .embedder import Embedder, HashingEmbedder
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 # %% auto #0
-__all__ = ['WarmConfig']
+__all__ = ['Settings', 'WarmConfig']
 
 # %% ../../nbs/core/config.ipynb #d4b9e5a5
 _FORMS = (
@@ -47,6 +59,24 @@ def _check_url(url: str) -> str:
     if parts.scheme == "unix" and not parts.netloc and len(parts.path) > 1 and not parts.query:
         return url
     raise ValueError(f"allowed: {_FORMS}")
+
+# %% ../../nbs/core/config.ipynb #5e7a91c4
+class Settings(TypedDict, total=False):
+    """What `WarmConfig` takes, for type checkers: text does for a secret or a path."""
+
+    url: str
+    api_key: str | SecretStr | None
+    tenant_id: str | None
+    collection: str
+    embedder: Embedder
+    text_queries: bool
+    zero_trust_key: str | SecretStr | None
+    max_fetch: int
+    overfetch: int
+    ca_file: str | os.PathLike[str] | None
+    timeout: float
+    retries: int
+    concurrency: int
 
 # %% ../../nbs/core/config.ipynb #73e017fb
 def _explained(error: ValidationError) -> str:
@@ -82,39 +112,37 @@ class WarmConfig(BaseSettings):
     "The key of a warm-server. Never shown."
     tenant_id: str | None = None
     "The isolation that the store itself keeps: 1 to 64 of `A-Za-z0-9_-`. Without one, the key's own, else `default`."
-    collection: str = Field("default", min_length=1)
+    collection: str = Field(default="default", min_length=1)
     "A scope inside a tenant: any text."
-    embedder: Any = Field(default_factory=HashingEmbedder)
+    embedder: Annotated[Embedder, SkipValidation] = Field(default_factory=HashingEmbedder)
     "What turns text into vectors: any `Embedder`."
     text_queries: bool = False
     "Send text and let the service embed it; needs a warm-server with its `local-models` stages."
     zero_trust_key: SecretStr | None = None
     "Turn vectors by a secret rotation before they leave: obfuscation, not encryption."
-    max_fetch: int = Field(100, ge=1, le=1000)
+    max_fetch: int = Field(default=100, ge=1, le=1000)
     "The most records that one ranked query asks for: at most the server's `--max-top-k`."
-    overfetch: int = Field(4, ge=1, le=100)
+    overfetch: int = Field(default=4, ge=1, le=100)
     "How many candidates to rank for each result asked for."
     ca_file: FilePath | None = None
     "The certificate authority (PEM) that an `https` server's certificate is checked against."
-    timeout: float = Field(30.0, gt=0, le=3600)
+    timeout: float = Field(default=30.0, gt=0, le=3600)
     "Seconds that one request, or a lock on an embedded database, may take."
-    retries: int = Field(5, ge=0, le=100)
+    retries: int = Field(default=5, ge=0, le=100)
     "How often a request whose answer was lost is sent again. A busy server is asked again until `timeout`."
-    concurrency: int = Field(4, ge=1, le=256)
+    concurrency: int = Field(default=4, ge=1, le=256)
     "Requests under way at once from this process: at most the server's `--max-concurrent-work`."
 
     _folder: str = PrivateAttr("")
 
-    if not TYPE_CHECKING:  # type checkers read the fields above
-
-        def __init__(self, **values: Any) -> None:
-            try:
-                super().__init__(**values)
-                return
-            except ValidationError as error:
-                wrong = ValueError(_explained(error))
-            del values  # as pydantic's own error and its frames, they hold the keys as plain text
-            raise wrong
+    def __init__(self, **values: Unpack[Settings]) -> None:
+        try:
+            super().__init__(**values)
+            return
+        except ValidationError as error:
+            wrong = ValueError(_explained(error))
+        del values  # as pydantic's own error and its frames, they hold the keys as plain text
+        raise wrong
 
     def model_post_init(self, context: Any) -> None:
         """Remember the current directory, where the url is relative to it."""

@@ -9,10 +9,10 @@ import hashlib
 import math
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, SupportsFloat, TypeAlias, runtime_checkable
 
 from .words import STOP_WORDS, stem, words
 
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # %% auto #0
-__all__ = ['Embedder', 'embedder_name', 'HashingEmbedder', 'mask_matrix', 'mask']
+__all__ = ['Vector', 'Embedder', 'embedder_name', 'HashingEmbedder', 'mask_matrix', 'mask']
 
 # %% ../../nbs/core/embedder.ipynb #e35e2053
+Vector: TypeAlias = Collection[SupportsFloat]  # a list, or a numpy array
+
+
 @runtime_checkable
 class Embedder(Protocol):
     """Turns texts into vectors of one length.
@@ -38,11 +41,11 @@ class Embedder(Protocol):
         """How many numbers a vector has."""
         ...
 
-    def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def embed_documents(self, texts: list[str]) -> Collection[Vector]:
         """Vectors of `texts`, one each: shape `(len(texts), dim)`."""
         ...
 
-    def embed_query(self, text: str) -> Sequence[float]:
+    def embed_query(self, text: str) -> Vector:
         """The vector of a question: shape `(dim,)`."""
         ...
 

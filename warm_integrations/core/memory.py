@@ -5,6 +5,7 @@
 # %% ../../nbs/core/memory.ipynb #10148c4a
 from __future__ import annotations
 
+import builtins
 import json
 import unicodedata
 from collections.abc import Sequence
@@ -52,7 +53,7 @@ class Remembered:
 
     memory: Memory
     new: bool
-    similar: Sequence[Memory]
+    similar: list[Memory]
 
 # %% ../../nbs/core/memory.ipynb #378735dd
 def _now() -> datetime:
@@ -92,7 +93,7 @@ def _merged(known: Memory | None, memory: Memory) -> Memory:
     return replace(known, tags=_union(known.tags, memory.tags), expires_at=latest)
 
 
-def _read_export(exported: str) -> Sequence[Memory]:
+def _read_export(exported: str) -> list[Memory]:
     try:
         content = json.loads(exported)
         if content["version"] != 1:
@@ -114,7 +115,7 @@ _OWNER_CHARS = 4000  # of a user id are kept beside its digest, to be read
 
 
 class UserMemory:
-    """All that is remembered of one user of a collection.
+    """All that is remembered of one user of a collection. It travels to other processes as its backend does.
 
     Args:
         backend: where it is kept.
@@ -149,7 +150,7 @@ class UserMemory:
         near = [other for other in map(self._memory, similar) if other.id != memory.id and other.score >= _SIMILAR]
         return Remembered(memory, known is None, near[:3])
 
-    async def recall(self, query: str, k: int = 10) -> Sequence[Memory]:
+    async def recall(self, query: str, k: int = 10) -> builtins.list[Memory]:
         """The `k` (1 to `config.max_fetch`) memories that answer `query` best, best first."""
         found = await self._backend.recall(query, k, self._filter, prefix=self._prefix, only=self._is_current)
         return [self._memory(record) for record in found]
@@ -169,7 +170,7 @@ class UserMemory:
             return False
         return bool(await self._backend.forget([self._prefix + id], purge=purge))
 
-    async def list(self, after: str = "", limit: int | None = None) -> Sequence[Memory]:
+    async def list(self, after: str = "", limit: int | None = None) -> builtins.list[Memory]:
         """Memories in the order of their ids, past the id `after`: all, or at most `limit`."""
         start = self._prefix + after if after else ""
         found = await self._backend.list(None, start, limit, self._prefix, only=self._is_current)
@@ -220,7 +221,7 @@ class UserMemory:
 
         return len(await self._backend.forget_where(self._filter, prefix=self._prefix, only=expired))
 
-    async def _get(self, ids: Sequence[str]) -> Sequence[Memory]:
+    async def _get(self, ids: Sequence[str]) -> builtins.list[Memory]:
         found = await self._backend.get([self._prefix + id for id in ids])
         return [self._memory(record) for record in found if self._is_current(record)]
 

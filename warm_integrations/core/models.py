@@ -167,6 +167,7 @@ class OpenAIEmbedder:
 
     Args:
         client: an `openai.OpenAI`; without one it is made at the first use, from `OPENAI_API_KEY` and its like.
+            An embedder that is sent to another process is given none, since a client cannot be pickled.
         model: the model's name.
         dim: the length of the vectors that is asked for.
         batch: the most texts in one request; the service takes up to 2,048.

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from .catalog import LogInfo, creation, digest, entry, list_logs, note
@@ -129,7 +128,7 @@ class Item(NamedTuple):
     text: str
     words: str = ""
     vector: Sequence[float] | None = None
-    labels: Mapping[str, Json] = MappingProxyType({})
+    labels: Mapping[str, Json] = {}  # never written to; a mapping proxy cannot be pickled
 
 
 def records(prefix: str, append: str, index: int, item: Item, chunk_chars: int) -> list[Document]:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .config import WarmConfig
@@ -43,7 +42,7 @@ class Document(NamedTuple):
 
     id: str
     payload: str = ""
-    metadata: Mapping[str, Json] = MappingProxyType({})
+    metadata: Mapping[str, Json] = {}  # never written to; a mapping proxy cannot be pickled
     text: str = ""
     vector: Sequence[float] | None = None
 

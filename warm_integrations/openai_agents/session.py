@@ -5,6 +5,7 @@
 # %% ../../nbs/openai_agents/session.ipynb #564a72cb
 from __future__ import annotations
 
+import builtins
 import json
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from ..core.store import MAX_DEPTH, MAX_K, MAX_TEXT_BYTES, MAX_TEXT_WORDS, Json,
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
+    from typing_extensions import Self
 
     Items: TypeAlias = list[TResponseInputItem]
 
@@ -228,7 +230,7 @@ class WarmSession(SessionABC):
             return False
         return await log.replace(self._records(items))
 
-    async def search(self, query: str, k: int = 10) -> Sequence[ItemHit]:
+    async def search(self, query: str, k: int = 10) -> builtins.list[ItemHit]:
         """The `k` items of this session whose words are nearest to `query`, best first.
 
         Args:
@@ -258,7 +260,7 @@ class WarmSession(SessionABC):
         *,
         limit: int | None = None,
         after: SessionInfo | None = None,
-    ) -> Sequence[SessionInfo]:
+    ) -> builtins.list[SessionInfo]:
         """The sessions of a collection, the last written first.
 
         Args:
@@ -298,7 +300,7 @@ class WarmSession(SessionABC):
         self._closed = True
         return _Done()
 
-    async def __aenter__(self) -> WarmSession:
+    async def __aenter__(self) -> Self:
         self._open()
         return self
 
