@@ -651,5 +651,5 @@ async def test_text_queries_send_text_and_no_vector(request: pytest.FixtureReque
     assert document["text"] == "a boat"
     assert "vector" not in document
     assert question.keys() == {"query", "top_k", "filter"}
-    assert (question["query"], question["top_k"], question["filter"]["u"]) == ("boat", 3, 1)
+    assert (question["query"], question["top_k"], question["filter"]["u"]) == ("where is the boat?", 3, 1)
     assert (found.text, found.score, found.metadata) == ("boat", 0.5, {"u": 1})
