@@ -26,8 +26,8 @@ from paired import command_line, compared
 from conversations import filled, turn
 from local_server import LocalServer
 from warm_integrations.core import AsyncWarmBackend, Record, WarmConfig
-from warm_integrations.core.catalog import digest
-from warm_integrations.core.ranking import Candidates
+from warm_integrations.core.digests import digest
+from warm_integrations.core.stores.ranking import Candidates
 from warm_integrations.openai_agents import WarmSession
 
 DIM, CALLERS, FEW_CALLERS, IDLE = 384, 64, 4, 10_000
@@ -66,12 +66,12 @@ async def a_recall(count: int, rounds: int) -> dict[str, Any]:
     vectors = numbers.standard_normal((count, DIM)).astype("<f4")
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     texts = [" ".join(f"word{n}" for n in row) for row in (3000 * numbers.random((count, 12)) ** 2).astype(int)]
-    held = Candidates(DIM)
-    held.add([(n, str(n), "", vector.tobytes()) for n, vector in enumerate(vectors)])
+    cache = Candidates(DIM)
+    cache.add([(n, str(n), "", vector.tobytes()) for n, vector in enumerate(vectors)])
     questions = iter(numbers.standard_normal((10 * rounds, DIM)).astype("<f4"))
 
     async def cosines() -> None:
-        assert len(held.nearest(next(questions), 10)) == 10
+        assert len(cache.nearest(next(questions), 10)) == 10
 
     async def product() -> None:
         assert len(np.argsort(-(vectors @ next(questions)))[:10]) == 10

@@ -30,8 +30,18 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 from local_server import LocalServer, find_warm_server
 from warm_integrations.core import HashingEmbedder, WarmConfig
+from warm_integrations.core.connection import connect
 from warm_integrations.core.models import MiniLMEmbedder
-from warm_integrations.core.store import Document, Hit, Nearest, Put, Recall, Step, Store, connect, single
+from warm_integrations.core.stores.interface import (
+    Command,
+    Document,
+    Hit,
+    Nearest,
+    Put,
+    Recall,
+    Store,
+    single,
+)
 from warm_integrations.core.words import question_words, stem, words
 
 K = 10
@@ -45,7 +55,7 @@ RANKINGS = [
 ]
 
 
-def step(ranking: str, query: str, vector: list[float], filter: dict[str, str]) -> Step:
+def step(ranking: str, query: str, vector: list[float], filter: dict[str, str]) -> Command:
     if ranking == "cosine":
         return Nearest(vector, K, filter)
     if ranking == "re-rank of 100":

@@ -26,7 +26,7 @@ from paired import command_line
 from conversations import filled, turn
 from local_server import LocalServer
 from warm_integrations.core import HashingEmbedder, WarmConfig
-from warm_integrations.core.http_store import HttpStore
+from warm_integrations.core.stores.http.store import HttpStore
 from warm_integrations.openai_agents import WarmSession
 
 ITEMS, OF_A_SESSION, CALLERS, APPENDS, TURNS = 100_000, 1000, 4, 2000, 20

@@ -129,7 +129,7 @@ async def watch(samples: list[Sample], server: LocalServer) -> None:
         if len(samples) % int(30 / SAMPLE_SECONDS) == 1:
             with contextlib.suppress(AttributeError, psutil.Error):  # it is down at this moment
                 theirs = psutil.Process(server.process.pid).memory_info().rss / 2**20  # type: ignore[union-attr]
-                figures = [f"{value:6.1f} {unit}" for value, unit in zip(samples[-1], UNITS, strict=True)]
+                figures = [f"{value:6.1f} {unit_vector}" for value, unit_vector in zip(samples[-1], UNITS, strict=True)]
                 print(f"{time.monotonic() - start:5.0f} s", *figures, f"server {theirs:.0f} MB", sep="   ", flush=True)
         await asyncio.sleep(SAMPLE_SECONDS)
 
@@ -153,10 +153,10 @@ def growing(samples: list[Sample]) -> list[str]:
     quarter = len(samples) // 4
     second, last = medians(samples[quarter : 2 * quarter]), medians(samples[-quarter:])
     wrong = []
-    for unit, before, after, most in zip(UNITS, second, last, GROWTH, strict=True):
-        print(f"{unit}: median {before:.1f} in the second quarter, {after:.1f} in the last")
+    for unit_vector, before, after, most in zip(UNITS, second, last, GROWTH, strict=True):
+        print(f"{unit_vector}: median {before:.1f} in the second quarter, {after:.1f} in the last")
         if after > before + most:
-            wrong.append(f"{unit}: {before:.1f} has grown to {after:.1f}")
+            wrong.append(f"{unit_vector}: {before:.1f} has grown to {after:.1f}")
     return wrong
 
 

@@ -32,10 +32,10 @@ def say(page: Page, text: str) -> None:
     box.fill(text)
     box.press("Enter")
     expect(page.get_by_test_id("stChatMessage")).to_have_count(before + 2)
-    settled(page)
+    shield(page)
 
 
-def settled(page: Page) -> None:
+def shield(page: Page) -> None:
     """Wait until the answer is complete and the page rests."""
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)
     expect(page.locator('[data-test-script-state="notRunning"]')).to_be_visible()
@@ -58,25 +58,25 @@ def main() -> None:
             say(page, "Count to 20")
             page.get_by_role("button", name="New chat").click()
             expect(page.get_by_text("what is on your mind?")).to_be_visible()
-            settled(page)
+            shield(page)
             take(page, "greeting")
             for text in SAID + ASKED:
                 say(page, text)
             link = page.url
             take(page, "light")
             page.get_by_role("tab", name="Memory").click()
-            settled(page)
+            shield(page)
             take(page, "memory")
 
             for name, size in {"dark": WIDE, "narrow": NARROW}.items():
                 other = browser.new_page(viewport=size, color_scheme="dark" if name == "dark" else "light")
                 other.goto(link)
                 expect(other.get_by_test_id("stChatMessage")).to_have_count(2 * len(SAID + ASKED))
-                settled(other)
+                shield(other)
                 if name == "dark":
                     other.get_by_role("tab", name="Memory").click()
                     other.get_by_text("list_memories").click()
-                    settled(other)
+                    shield(other)
                 take(other, name)
         finally:
             app.terminate()

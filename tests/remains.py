@@ -18,11 +18,11 @@ def files_holding(directory: Path, marker: str) -> list[str]:
 
     In pieces, since warm-server compresses: where a few letters stood before, it writes a reference to them.
     """
-    pieces = [marker[at : at + PIECE].encode() for at in range(len(marker) - PIECE + 1)]
+    delete_batches = [marker[at : at + PIECE].encode() for at in range(len(marker) - PIECE + 1)]
     found = []
     for path in directory.rglob("*"):
         if path.is_file():
             content = path.read_bytes().lower()
-            if any(piece in content for piece in pieces):
+            if any(piece in content for piece in delete_batches):
                 found.append(str(path))
     return found

@@ -38,14 +38,14 @@ NOT_KNOWN = "I know nothing of that. Tell me with **remember that** …"
 
 
 @dataclass(frozen=True)
-class Step:
+class Command:
     """A tool to be called."""
 
     tool: str
     arguments: Mapping[str, Any]
 
 
-def next_step(items: Sequence[Mapping[str, Any]]) -> Step | str:
+def next_step(items: Sequence[Mapping[str, Any]]) -> Command | str:
     """The rules: the tool to call next or, once that is done, the answer to the last thing the person said."""
     said = [text_of(item) for item in items if item.get("role") == "user"]
     *earlier, last = said
@@ -73,11 +73,11 @@ _FLAGS = re.IGNORECASE | re.DOTALL
 _Done = Sequence[tuple[str, Mapping[str, Any], Mapping[str, Any]]]  # tool, arguments, output
 
 
-def _remember(text: str, done: _Done) -> Step | str:
+def _remember(text: str, done: _Done) -> Command | str:
     tags = re.findall(r"#(\w+)", text)
     fact = " ".join(re.sub(r"#\w+", "", text).split())
     if not done:
-        return Step("remember", {"text": fact, "tags": tags})
+        return Command("remember", {"text": fact, "tags": tags})
     output = done[-1][2]
     answer = f"I will remember: **{fact}**" if output["stored"] else f"I knew that already: **{fact}**"
     if similar := output.get("similar"):
@@ -87,30 +87,30 @@ def _remember(text: str, done: _Done) -> Step | str:
     return answer
 
 
-def _forget(what: str, done: _Done) -> Step | str:
+def _forget(what: str, done: _Done) -> Command | str:
     if not done:
-        return Step("recall", {"query": what, "k": 10})
+        return Command("recall", {"query": what, "k": 10})
     wanted = _words(what)
     found = [memory for memory in done[0][2]["memories"] if wanted and wanted <= _words(memory["text"])]
     if found and len(done) == 1:
-        return Step("forget", {"memory_id": found[0]["memory_id"]})
+        return Command("forget", {"memory_id": found[0]["memory_id"]})
     if found:
         return f"Forgotten: **{found[0]['text']}**"
     return "I know nothing that says so. Ask me **What do you know about me?** and use words that are in it."
 
 
-def _tell_all(done: _Done) -> Step | str:
+def _tell_all(done: _Done) -> Command | str:
     if not done:
-        return Step("list_memories", {})
+        return Command("list_memories", {})
     memories = done[-1][2]["memories"]
     if not memories:
         return "Nothing yet. Tell me something with **remember that** …"
     return "This is what I know:\n\n" + "\n".join(f"- {memory['text']}" for memory in memories)
 
 
-def _look_up(question: str, done: _Done) -> Step | str:
+def _look_up(question: str, done: _Done) -> Command | str:
     if not done:
-        return Step("recall", {"query": question, "k": 5})
+        return Command("recall", {"query": question, "k": 5})
     wanted = _words(question)
     memories = [memory for memory in done[-1][2]["memories"] if wanted & _words(memory["text"])]
     return f"You told me: {_quoted(memories[:3])}." if memories else NOT_KNOWN
@@ -205,8 +205,8 @@ def _as_items(input: Any) -> Sequence[Mapping[str, Any]]:
     return [{"role": "user", "content": input}] if isinstance(input, str) else input
 
 
-def _output(step: Step | str) -> ResponseOutputMessage | ResponseFunctionToolCall:
-    if isinstance(step, Step):
+def _output(step: Command | str) -> ResponseOutputMessage | ResponseFunctionToolCall:
+    if isinstance(step, Command):
         return ResponseFunctionToolCall(
             type="function_call",
             call_id=f"call_{uuid.uuid4().hex}",

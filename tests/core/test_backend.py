@@ -20,9 +20,12 @@ from remains import files_holding, new_marker
 
 from local_server import LocalServer
 from warm_integrations.core import HashingEmbedder, WarmConfig, WarmError
-from warm_integrations.core.backend import AsyncWarmBackend, Recalled, Record, reembed
-from warm_integrations.core.embedder import mask
-from warm_integrations.core.store import Nearest, connect, single
+from warm_integrations.core.backend import AsyncWarmBackend
+from warm_integrations.core.connection import connect
+from warm_integrations.core.masking import mask
+from warm_integrations.core.records import Recalled, Record
+from warm_integrations.core.reembedding import reembed
+from warm_integrations.core.stores.interface import Nearest, single
 
 # language, text, and for most of them a question that the text answers
 LINES = [line.split("|") for line in Path(__file__).with_name("questions.txt").read_text("utf-8").splitlines()]

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from warm_integrations.core import HashingEmbedder
-from warm_integrations.core.embedder import Embedder, embedder_name, mask, mask_matrix
+from warm_integrations.core.embedder import Embedder, embedder_name
+from warm_integrations.core.masking import mask, mask_matrix
 
 GOLDEN = {  # places and values of the four largest numbers of a vector
     "Alice repairs old clocks": {57: -0.200783994, 69: -0.200783994, 97: 0.200783994, 159: -0.287532594},

@@ -9,12 +9,12 @@ import threading
 import pytest
 
 from warm_integrations.core import AsyncPagedLog, WarmConfig
-from warm_integrations.core.garbage import without_collections
+from warm_integrations.core.gc_pause import paused_gc
 
 
 def test_a_block_that_fails_leaves_the_collector_on() -> None:
     def fail() -> None:
-        with without_collections():
+        with paused_gc():
             assert not gc.isenabled()
             raise KeyError
 
@@ -26,7 +26,7 @@ def test_a_block_that_fails_leaves_the_collector_on() -> None:
 def test_a_collector_that_was_off_stays_off() -> None:
     gc.disable()
     try:
-        with without_collections():
+        with paused_gc():
             pass
         assert not gc.isenabled()
     finally:
@@ -37,12 +37,12 @@ def test_blocks_in_two_threads() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     def block() -> None:
-        with without_collections():
+        with paused_gc():
             inside.set()
             leave.wait()
 
     thread = threading.Thread(target=block)
-    with without_collections():
+    with paused_gc():
         thread.start()
         inside.wait()
     leave.set()
@@ -52,7 +52,7 @@ def test_blocks_in_two_threads() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_process_forked_from_within_has_its_collector() -> None:
-    with without_collections():
+    with paused_gc():
         child = os.fork()
         if child == 0:
             os._exit(0 if gc.isenabled() else 1)

@@ -22,8 +22,16 @@ from proxy import Proxy, answer
 
 from local_server import LocalServer
 from warm_integrations.core import AsyncPagedLog, HashingEmbedder, WarmConfig, WarmError, user_memory
+from warm_integrations.core.connection import connect
 from warm_integrations.core.memory import memory_id
-from warm_integrations.core.store import Document, Nearest, Plan, Put, Scan, connect, single
+from warm_integrations.core.stores.interface import (
+    Document,
+    Nearest,
+    Put,
+    Scan,
+    Transaction,
+    single,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -555,7 +563,7 @@ async def test_a_cancelled_write_is_settled_before_the_cancellation_goes_on(prox
 async def test_documents_may_be_put_in_any_number_of_plans_at_once(warm_server: LocalServer) -> None:
     store = connect(WarmConfig(url=warm_server.url, tenant_id="plans"))
 
-    def rename() -> Plan[str]:
+    def rename() -> Transaction[str]:
         rows = yield Scan("", 1)
         yield Put([Document("b", rows[0].payload, {"k": 1})])
         hits = yield Nearest([1.0] + [0.0] * 383, 1, {"k": 1})

@@ -14,8 +14,9 @@ from remains import files_holding, new_marker
 
 from local_server import LocalServer
 from warm_integrations.core import AsyncWarmBackend, UserMemory, WarmConfig, WarmError, memory, user_memory
+from warm_integrations.core.connection import connect
 from warm_integrations.core.memory import memory_id
-from warm_integrations.core.store import Scan, connect, single
+from warm_integrations.core.stores.interface import Scan, single
 
 START = datetime(2026, 1, 31, 12, 0, 0, 250, tzinfo=timezone.utc)
 
@@ -465,9 +466,9 @@ async def test_an_export_of_nothing_is_imported_as_nothing(alice, bob):
 
 
 async def test_an_expiry_goes_with_an_export(config, bob, clock):
-    brief = user_memory(config, "alice", expires_after=timedelta(days=5))
-    await brief.remember("Alice is in Rome.")
-    await bob.import_(await brief.export())
+    inline = user_memory(config, "alice", expires_after=timedelta(days=5))
+    await inline.remember("Alice is in Rome.")
+    await bob.import_(await inline.export())
     assert [one.expires_at for one in await bob.list()] == [START + timedelta(days=5)]
     clock.at = START + timedelta(days=5)
     assert await bob.list() == []
@@ -477,9 +478,9 @@ async def test_what_has_no_expiry_is_imported_without_one(config, alice, clock):
     await alice.remember("Alice likes tea.")
     exported = await alice.export()
     clock.at = START + timedelta(days=90)
-    brief = user_memory(config, "carol", expires_after=timedelta(days=30))
-    assert await brief.import_(exported) == 1
-    assert await texts(brief) == ["Alice likes tea."]
+    inline = user_memory(config, "carol", expires_after=timedelta(days=30))
+    assert await inline.import_(exported) == 1
+    assert await texts(inline) == ["Alice likes tea."]
 
 
 async def test_what_an_import_counts_is_what_was_added(alice):
@@ -600,8 +601,8 @@ async def all_forgotten_before(user, marker):
 
 
 async def expired(user, marker):
-    brief = UserMemory(user._backend, user.user_id, expires_after=timedelta(milliseconds=1))
-    await brief.remember(f"It says {marker}.")
+    inline = UserMemory(user._backend, user.user_id, expires_after=timedelta(milliseconds=1))
+    await inline.remember(f"It says {marker}.")
     await asyncio.sleep(0.01)
     assert await user.list() == []
 
@@ -664,20 +665,20 @@ async def test_one_memory_can_be_purged(store_kind, tmp_path, request):
 
 
 @pytest.fixture
-def brief(config):
+def inline(config):
     return user_memory(config, "alice", expires_after=timedelta(days=7))
 
 
-async def test_what_has_expired_is_not_shown_and_is_removed(config, alice, brief, bob, clock):
+async def test_what_has_expired_is_not_shown_and_is_removed(config, alice, inline, bob, clock):
     await bob.remember("Bob likes tea.")
-    done = await brief.remember("Alice is in Rome.")
+    done = await inline.remember("Alice is in Rome.")
     assert done.memory.expires_at == START + timedelta(days=7)
     await alice.remember("Alice likes tea.")
     clock.at = START + timedelta(days=7, microseconds=-1)
     assert len(await alice.list()) == 2
     assert await alice.forget_expired() == 0
     clock.at = START + timedelta(days=7)
-    for user in (alice, brief):
+    for user in (alice, inline):
         assert await texts(user) == ["Alice likes tea."]
         assert [one.text for one in await user.recall("Alice")] == ["Alice likes tea."]
         assert await user.get(done.memory.id) is None
@@ -689,26 +690,26 @@ async def test_what_has_expired_is_not_shown_and_is_removed(config, alice, brief
     assert len(await rows(config)) == 3
 
 
-async def test_what_has_expired_is_remembered_anew(brief, clock):
-    await brief.remember("Alice is in Rome.", ["old"])
+async def test_what_has_expired_is_remembered_anew(inline, clock):
+    await inline.remember("Alice is in Rome.", ["old"])
     clock.at = later = START + timedelta(days=8)
-    done = await brief.remember("Alice is in Rome.", ["new"])
+    done = await inline.remember("Alice is in Rome.", ["new"])
     assert done.new
     assert (done.memory.created_at, done.memory.expires_at) == (later, later + timedelta(days=7))
-    assert [(one.created_at, list(one.tags)) for one in await brief.list()] == [(later, ["new"])]
+    assert [(one.created_at, list(one.tags)) for one in await inline.list()] == [(later, ["new"])]
 
 
-async def test_forget_all_also_removes_what_has_expired(config, brief, clock):
-    await brief.remember("Alice is in Rome.")
+async def test_forget_all_also_removes_what_has_expired(config, inline, clock):
+    await inline.remember("Alice is in Rome.")
     clock.at = START + timedelta(days=8)
-    await brief.forget_all()
+    await inline.forget_all()
     assert await rows(config) == []
 
 
-async def test_what_is_said_again_lasts_until_the_later_end(config, alice, brief, clock):
-    await brief.remember("Alice is in Rome.", ["city"])
+async def test_what_is_said_again_lasts_until_the_later_end(config, alice, inline, clock):
+    await inline.remember("Alice is in Rome.", ["city"])
     clock.at = START + timedelta(days=5)
-    again = await brief.remember("Alice is in Rome.", ["travel"])
+    again = await inline.remember("Alice is in Rome.", ["travel"])
     end = START + timedelta(days=12)
     assert (again.new, again.memory.created_at, again.memory.expires_at) == (False, START, end)
     shorter = user_memory(config, "alice", expires_after=timedelta(hours=1))
@@ -717,7 +718,7 @@ async def test_what_is_said_again_lasts_until_the_later_end(config, alice, brief
     assert await alice.list() == [again.memory]
     for_ever = (await alice.remember("Alice is in Rome.")).memory
     assert (for_ever.expires_at, sorted(for_ever.tags)) == (None, ["city", "travel"])
-    assert (await brief.remember("Alice is in Rome.")).memory == for_ever
+    assert (await inline.remember("Alice is in Rome.")).memory == for_ever
     clock.at = end + timedelta(days=1000)
     assert await alice.list() == [for_ever]
 
@@ -735,16 +736,16 @@ async def test_an_import_keeps_the_later_end(alice, clock, known, new, once):
     assert [one.expires_at for one in await alice.list()] == [latest]
 
 
-async def test_a_new_tag_does_not_let_what_is_kept_for_ever_expire(alice, brief, clock):
+async def test_a_new_tag_does_not_let_what_is_kept_for_ever_expire(alice, inline, clock):
     await alice.remember("Alice likes tea.")
     clock.at = START + timedelta(days=30)
-    await brief.remember("Alice likes tea.", ["drink"])
+    await inline.remember("Alice likes tea.", ["drink"])
     assert await texts(alice) == ["Alice likes tea."]
 
 
-async def test_expired_memories_take_no_place_in_a_recall(alice, brief, clock):
+async def test_expired_memories_take_no_place_in_a_recall(alice, inline, clock):
     for number in range(5):
-        await brief.remember(f"Tea, tea, tea {number}")
+        await inline.remember(f"Tea, tea, tea {number}")
     await alice.remember("Alice once drank a cup of tea in a street of Rome.")
     clock.at = START + timedelta(days=7)
     assert len(await alice.recall("tea", 1)) == 1
@@ -763,9 +764,9 @@ async def test_however_many_have_expired_the_live_one_is_recalled(alice, many):
     assert [one.text for one in done.similar] == [live]
 
 
-async def test_expired_memories_take_no_place_in_a_page(alice, brief, clock):
+async def test_expired_memories_take_no_place_in_a_page(alice, inline, clock):
     for number in range(60):
-        await (alice if number % 10 == 0 else brief).remember(f"Fact {number}")
+        await (alice if number % 10 == 0 else inline).remember(f"Fact {number}")
     clock.at = START + timedelta(days=7)
     whole, paged = await alice.list(), []
     assert len(whole) == 6
@@ -775,9 +776,9 @@ async def test_expired_memories_take_no_place_in_a_page(alice, brief, clock):
     assert paged == whole
 
 
-async def test_expired_memories_take_no_place_among_similar_ones(alice, brief, clock):
+async def test_expired_memories_take_no_place_among_similar_ones(alice, inline, clock):
     for number in range(5):
-        await brief.remember(f"Alice loves hiking in the Alps {number}")
+        await inline.remember(f"Alice loves hiking in the Alps {number}")
     await alice.remember("Alice loves hiking in the high and snowy Alps")
     clock.at = START + timedelta(days=7)
     done = await alice.remember("Alice loves hiking in the Alps")

@@ -11,8 +11,18 @@ from typing import Any
 import pytest
 
 from warm_integrations.core import AsyncPagedLog, WarmConfig, WarmError
-from warm_integrations.core.paged import Item, _replace, batches
-from warm_integrations.core.store import Delete, Document, Plan, Put, Scan, connect, single
+from warm_integrations.core.batching import split_batches
+from warm_integrations.core.connection import connect
+from warm_integrations.core.log.items import Item
+from warm_integrations.core.log.writing import replace_items
+from warm_integrations.core.stores.interface import (
+    Delete,
+    Document,
+    Put,
+    Scan,
+    Transaction,
+    single,
+)
 
 HOUR = 3_600_000_000
 
@@ -124,7 +134,7 @@ async def test_a_very_long_append_is_written_oldest_first_in_whole_texts(config:
     texts = [f"{i:04}" * 5 for i in range(1500)]  # two records each
     await log.append(texts)
     assert await log.newest() == texts
-    packed = batches([[Document(f"{i}.{part}") for part in range(2)] for i in range(1500)], 384)
+    packed = split_batches([[Document(f"{i}.{part}") for part in range(2)] for i in range(1500)], 384)
     seen = [[document.id for document in batch] for batch in packed]
     assert all(batch[0].endswith(".0") and batch[-1].endswith(".1") for batch in seen)
     assert [id for batch in seen for id in batch] == [f"{i}.{part}" for i in range(1500) for part in range(2)]
@@ -169,7 +179,7 @@ class Interleaved:
     def __init__(self, log: AsyncPagedLog, between: Callable[[int], Any]) -> None:
         self.store, self.between = connect(log.config), between
 
-    async def run(self, plan: Plan[Any]) -> Any:
+    async def run(self, plan: Transaction[Any]) -> Any:
         writes = 0
         try:
             step = next(plan)
@@ -207,7 +217,7 @@ async def test_an_append_during_a_replace_in_two_calls_stays(
             assert ("new" in seen) == (when == 1)
 
     replacing._log.atomic = False  # as over HTTP, on either store
-    assert await Interleaved(replacing, between).run(_replace(replacing._log, [Item("new")])) is True
+    assert await Interleaved(replacing, between).run(replace_items(replacing._log, [Item("new")])) is True
     assert sorted(await log_of(config).newest()) == ["meanwhile", "new"]
     assert not [id for id in await stored(writer) if "#" in id]
 
@@ -229,7 +239,7 @@ async def test_a_crash_between_the_two_calls_of_a_replace(config: WarmConfig, fi
 
     crashed._log.atomic = False
     with pytest.raises(Crash):
-        await Interleaved(crashed, between).run(_replace(crashed._log, [Item("new 1"), Item("new 2")]))
+        await Interleaved(crashed, between).run(replace_items(crashed._log, [Item("new 1"), Item("new 2")]))
 
     assert await log_of(config).newest() == ["new 1", "new 2"]
     assert await log_of(config).newest(1) == ["new 2"]
@@ -258,7 +268,7 @@ async def test_pop_goes_past_what_a_boundary_hides(config: WarmConfig) -> None:
             assert await log_of(config).pop() is None
 
     log._log.atomic = False
-    await Interleaved(log, between).run(_replace(log._log, [Item("new")]))
+    await Interleaved(log, between).run(replace_items(log._log, [Item("new")]))
     assert await log.newest() == []
 
 
@@ -298,7 +308,7 @@ async def test_a_replace_of_many_appends_names_them_all(config: WarmConfig) -> N
         if write == 1:
             assert await log_of(config).newest() == ["new"]
 
-    assert await Interleaved(log, between).run(_replace(log._log, [Item("new")])) is True
+    assert await Interleaved(log, between).run(replace_items(log._log, [Item("new")])) is True
     assert len(await stored(log)) == 2
 
 
@@ -313,7 +323,7 @@ async def test_a_replace_whose_deletion_failed_stands_and_is_finished_later(
             raise WarmError("unreachable", "no connection")
 
     log._log.atomic = False
-    assert await Interleaved(log, between).run(_replace(log._log, [Item("new")])) is True
+    assert await Interleaved(log, between).run(replace_items(log._log, [Item("new")])) is True
     assert "still to be deleted" in caplog.text
     assert await log.newest() == ["new"]
     await log.append(["more"])

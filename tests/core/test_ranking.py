@@ -14,9 +14,20 @@ import pytest
 
 from warm_integrations.core import WarmConfig
 from warm_integrations.core.embedder import HashingEmbedder
-from warm_integrations.core.ranking import Candidates
-from warm_integrations.core.sqlite_store import SqliteStore, _candidates, _submit
-from warm_integrations.core.store import Delete, Document, Hit, Nearest, Plan, Put, Recall, single
+from warm_integrations.core.stores.interface import (
+    Delete,
+    Document,
+    Hit,
+    Nearest,
+    Put,
+    Recall,
+    Transaction,
+    single,
+)
+from warm_integrations.core.stores.ranking import Candidates
+from warm_integrations.core.stores.sqlite.connections import submit
+from warm_integrations.core.stores.sqlite.search import candidates_for
+from warm_integrations.core.stores.sqlite.store import SqliteStore
 
 WORDS = "tea coffee water clock paint river garden piano lamp stone cloud bread letter window"
 ADA = {"user": "ada"}
@@ -85,7 +96,7 @@ async def test_what_was_rolled_back_is_not_ranked(tmp_path: Path) -> None:
     store = store_at(tmp_path / "warm.db")
     await store.write(single(Put([note("a", "tea")])))
 
-    def interrupted() -> Plan[None]:
+    def interrupted() -> Transaction[None]:
         yield Put([note("b", "coffee")])
         assert ids((yield Nearest(embed.embed_query("coffee"), 5, ADA))) == ["b", "a"]
         raise RuntimeError("interrupted")
@@ -112,24 +123,24 @@ async def test_a_file_that_was_put_back_in_place_is_read_anew(tmp_path: Path) ->
 
 
 async def test_what_is_held_is_bounded_and_the_last_used_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warm_integrations.core.sqlite_store._MAX_HELD", 10_000)
+    monkeypatch.setattr("warm_integrations.core.stores.sqlite.store._MAX_HELD", 10_000)
     store = store_at(tmp_path / "warm.db")
     users = [f"user {n}" for n in range(20)]
     await store.write(single(Put([note(user, "tea", user) for user in users])))
 
-    def held() -> list[tuple[object, ...]]:
-        return _submit(store._key, lambda db: [(labels, db.held_bytes) for _, labels, _ in db.held]).result()
+    def cache() -> list[tuple[object, ...]]:
+        return submit(store.database_key, lambda db: [(labels, db.cache_bytes) for _, labels, _ in db.cache]).result()
 
     for user in users:
         assert ids(await store.read(single(Nearest(embed.embed_query("tea"), 5, {"user": user})))) == [user]
-    assert 1 < len(held()) < 10
-    assert held()[-1][0] == ('"user":"user 19"',)
-    assert 0 < held()[0][1] <= 10_000
+    assert 1 < len(cache()) < 10
+    assert cache()[-1][0] == ('"user":"user 19"',)
+    assert 0 < cache()[0][1] <= 10_000
     for n in range(20):  # those of whom nothing is known take some memory, too
         assert await store.read(single(Nearest(embed.embed_query("tea"), 5, {"user": f"nobody {n}"}))) == []
-    assert 1 < len(held()) <= 10
+    assert 1 < len(cache()) <= 10
     await store.write(single(Delete([], purge=True)))
-    assert held() == []
+    assert cache() == []
 
 
 @pytest.mark.parametrize(("dim", "count", "words"), [(384, 3000, 12), (8, 3000, 12), (8, 1000, 200)])
@@ -163,18 +174,18 @@ async def test_only_what_is_new_is_read_again(tmp_path: Path) -> None:
 
         db.set_progress_handler(count, 10)  # called at every tenth instruction of SQLite's machine
         try:
-            _candidates(db, 1, ADA, 32)
+            candidates_for(db, 1, ADA, 32)
         finally:
             db.set_progress_handler(None, 0)
         return steps
 
     def cold(db: sqlite3.Connection) -> int:
-        db.held.clear()
+        db.cache.clear()
         return rows_read(db)
 
-    first = _submit(store._key, cold).result()
-    again = _submit(store._key, rows_read).result()
+    first = submit(store.database_key, cold).result()
+    again = submit(store.database_key, rows_read).result()
     await store.write(single(Put([note("new", "tea")])))
-    after_one_more = _submit(store._key, rows_read).result()
+    after_one_more = submit(store.database_key, rows_read).result()
     assert again * 100 < first
     assert after_one_more * 10 < first

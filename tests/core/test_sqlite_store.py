@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from warm_integrations.core import AsyncPagedLog, HashingEmbedder, WarmConfig, WarmError, drop_memory
-from warm_integrations.core.store import Document, Put, Scan, connect, single
+from warm_integrations.core.connection import connect
+from warm_integrations.core.stores.interface import Document, Put, Scan, single
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +171,7 @@ async def test_a_log_whose_file_is_lost_is_left_as_it_is(tmp_path: Path, left: b
 AS_STRANGER = """
 import asyncio, os, sys
 from warm_integrations.core import AsyncPagedLog, WarmConfig, WarmError
-import warm_integrations.core.sqlite_store  # before this user can no longer read it
+import warm_integrations.core.stores.sqlite.store  # before this user can no longer read it
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
 log = AsyncPagedLog("talk", WarmConfig(url="sqlite:///" + sys.argv[1]))
@@ -222,7 +223,7 @@ async def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
 
 AS_READER = """
 import asyncio, os, sys
-import warm_integrations.core.sqlite_store  # before this user can no longer read it
+import warm_integrations.core.stores.sqlite.store  # before this user can no longer read it
 from warm_integrations.core import AsyncPagedLog, WarmConfig, WarmError
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
@@ -258,9 +259,9 @@ async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     def limit(db: sqlite3.Connection) -> None:
         db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
 
-    from warm_integrations.core.sqlite_store import _submit
+    from warm_integrations.core.stores.sqlite.connections import submit
 
-    await asyncio.wrap_future(_submit(connect(log.config)._key, limit))  # type: ignore[attr-defined]
+    await asyncio.wrap_future(submit(connect(log.config).database_key, limit))  # type: ignore[attr-defined]
     with pytest.raises(WarmError, match="Free some space") as caught:
         await log.append(["two " + "x" * 7000] * 50)
     assert caught.value.code == "disk_full"
@@ -269,7 +270,7 @@ async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     def lift(db: sqlite3.Connection) -> None:
         db.execute("PRAGMA max_page_count = 1000000")
 
-    await asyncio.wrap_future(_submit(connect(log.config)._key, lift))  # type: ignore[attr-defined]
+    await asyncio.wrap_future(submit(connect(log.config).database_key, lift))  # type: ignore[attr-defined]
     await log.append(["three"])
     assert await log.newest() == ["one", "three"]
 
@@ -520,10 +521,10 @@ def test_a_purge_that_fails_says_that_the_deletion_stands(
 
 @pytest.mark.parametrize(("option", "level"), [("", 2), ("?synchronous=full", 2), ("?synchronous=normal", 1)])
 async def test_the_durability_that_was_asked_for_is_set(tmp_path: Path, option: str, level: int) -> None:
-    from warm_integrations.core.sqlite_store import _submit
+    from warm_integrations.core.stores.sqlite.connections import submit
 
     config = WarmConfig(url=f"sqlite:///{tmp_path}/warm.db{option}")
-    future = _submit(connect(config)._key, lambda db: db.execute("PRAGMA synchronous").fetchone()[0])  # type: ignore[attr-defined]
+    future = submit(connect(config).database_key, lambda db: db.execute("PRAGMA synchronous").fetchone()[0])  # type: ignore[attr-defined]
     assert await asyncio.wrap_future(future) == level
 
 

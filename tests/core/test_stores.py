@@ -11,8 +11,10 @@ import pytest
 
 from local_server import LocalServer
 from warm_integrations.core import WarmConfig, WarmError
-from warm_integrations.core.store import (
-    PAYLOAD,
+from warm_integrations.core.connection import connect
+from warm_integrations.core.limits import PAYLOAD
+from warm_integrations.core.stores.interface import (
+    Command,
     Delete,
     Document,
     Get,
@@ -20,9 +22,7 @@ from warm_integrations.core.store import (
     Put,
     Recall,
     Scan,
-    Step,
     Store,
-    connect,
     single,
 )
 
@@ -41,7 +41,7 @@ NOTES = [
 ]
 
 
-async def ask(store: Store, step: Step) -> Any:
+async def ask(store: Store, step: Command) -> Any:
     """The answer of a store, or the code of its error; rounded, so that answers can be compared."""
     run = store.write if isinstance(step, (Put, Delete)) else store.read
     try:
@@ -135,7 +135,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
-async def test_both_stores_answer_alike_and_are_left_alike(both: tuple[Store, Store], step: Step) -> None:
+async def test_both_stores_answer_alike_and_are_left_alike(both: tuple[Store, Store], step: Command) -> None:
     for store in both:
         await store.write(single(Put(NOTES)))
     embedded, http = both

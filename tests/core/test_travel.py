@@ -23,10 +23,10 @@ from warm_integrations.core import (
     WarmError,
     user_memory,
 )
+from warm_integrations.core.log.items import Item
 from warm_integrations.core.memory import Remembered
 from warm_integrations.core.models import MiniLMEmbedder, OpenAIEmbedder
-from warm_integrations.core.paged import Item
-from warm_integrations.core.store import Document
+from warm_integrations.core.stores.interface import Document
 from warm_integrations.openai_agents import ItemError, ItemHit, SessionInfo, WarmSession, memory_tools
 
 WAYS = {"pickle": lambda one: pickle.loads(pickle.dumps(one)), "copy": copy.copy, "deepcopy": copy.deepcopy}

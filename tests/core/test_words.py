@@ -18,10 +18,12 @@ from pathlib import Path
 import pytest
 
 from warm_integrations.core import AsyncWarmBackend, HashingEmbedder, Record, WarmConfig, WarmError
-from warm_integrations.core.backend import reembed
-from warm_integrations.core.embedder import _held, _word_vector, mask_matrix
-from warm_integrations.core.ranking import Candidates
-from warm_integrations.core.store import Document, Put, Recall, connect, single
+from warm_integrations.core.connection import connect
+from warm_integrations.core.embedder import _held, _word_vector
+from warm_integrations.core.masking import mask_matrix
+from warm_integrations.core.reembedding import reembed
+from warm_integrations.core.stores.interface import Document, Put, Recall, single
+from warm_integrations.core.stores.ranking import Candidates
 from warm_integrations.core.words import MAX_WORD_CHARS, joined, question_words, stem, words
 
 ROOT = Path(__file__).parents[2]
@@ -149,7 +151,7 @@ def test_the_vectors_of_words_are_bounded_by_bytes() -> None:
 
 
 def test_rotations_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warm_integrations.core.embedder._MAX_HELD", 3 * 64 * 64 * 8)
+    monkeypatch.setattr("warm_integrations.core.masking._MAX_CACHE_BYTES", 3 * 64 * 64 * 8)
     for number in range(10):
         mask_matrix(f"key {number}", 64)
     assert len(_held) == 3

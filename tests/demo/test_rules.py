@@ -7,7 +7,7 @@ import json
 import pytest
 from agents import Agent, RunConfig, Runner
 
-from rules import NOT_KNOWN, UNAVAILABLE, RuleModel, Step, next_step
+from rules import NOT_KNOWN, UNAVAILABLE, Command, RuleModel, next_step
 from warm_integrations.core import WarmConfig
 from warm_integrations.openai_agents import memory_tools
 
@@ -38,15 +38,15 @@ def test_counting_and_anything_else():
 @pytest.mark.parametrize(
     ("text", "step"),
     [
-        ("Remember that I like tea", Step("remember", {"text": "I like tea", "tags": []})),
+        ("Remember that I like tea", Command("remember", {"text": "I like tea", "tags": []})),
         (
             "please remember: Rex is a  dog #pet",
-            Step("remember", {"text": "Rex is a dog", "tags": ["pet"]}),
+            Command("remember", {"text": "Rex is a dog", "tags": ["pet"]}),
         ),
-        ("Forget that I like tea.", Step("recall", {"query": "I like tea.", "k": 10})),
-        ("What do you know about me?", Step("list_memories", {})),
-        ("Where does Mary live?", Step("recall", {"query": "Where does Mary live?", "k": 5})),
-        ("who is Mary", Step("recall", {"query": "who is Mary", "k": 5})),
+        ("Forget that I like tea.", Command("recall", {"query": "I like tea.", "k": 10})),
+        ("What do you know about me?", Command("list_memories", {})),
+        ("Where does Mary live?", Command("recall", {"query": "Where does Mary live?", "k": 5})),
+        ("who is Mary", Command("recall", {"query": "who is Mary", "k": 5})),
     ],
 )
 def test_tools_are_called(text, step):
@@ -59,7 +59,7 @@ def test_answers_come_from_what_the_tools_return():
     both = called("recall", {"memories": [oslo, tea]})
     assert next_step(said("What tea?") + both) == "You told me: “I like green tea”."
     assert next_step(said("What car?") + both) == NOT_KNOWN
-    assert next_step(said("forget the green tea") + both) == Step("forget", {"memory_id": "2"})
+    assert next_step(said("forget the green tea") + both) == Command("forget", {"memory_id": "2"})
     done = both + called("forget", {"forgotten": "2"})
     assert next_step(said("forget tea") + done) == "Forgotten: **I like green tea**"
     assert next_step(said("forget coffee") + both).startswith("I know nothing that says so")
@@ -68,7 +68,7 @@ def test_answers_come_from_what_the_tools_return():
     assert everything == "This is what I know:\n\n- Mary lives in Oslo\n- I like green tea"
     assert next_step(said("remember that x") + called("remember", {"stored": False})) == "I knew that already: **x**"
     assert next_step(said("remember that x") + called("remember", {"error": "no"})) == UNAVAILABLE
-    assert isinstance(next_step(said("What tea?") + both + said("What tea?")), Step)  # found for another message
+    assert isinstance(next_step(said("What tea?") + both + said("What tea?")), Command)  # found for another message
 
 
 async def test_without_streaming():

@@ -24,9 +24,9 @@ from warm_integrations.core import (
     WarmConfig,
     user_memory,
 )
-from warm_integrations.core.backend import Record
+from warm_integrations.core.limits import MAX_TEXT_BYTES
 from warm_integrations.core.memory import memory_id
-from warm_integrations.core.store import MAX_TEXT_BYTES
+from warm_integrations.core.records import Record
 from warm_integrations.openai_agents import WarmSession, memory_tools
 
 SECRET = "The secret is tea."

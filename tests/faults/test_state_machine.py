@@ -23,9 +23,10 @@ from hypothesis.stateful import (
 )
 
 from warm_integrations.core import masking, paged
-from warm_integrations.core.store import Scan, connect, single
+from warm_integrations.core.connection import connect
+from warm_integrations.core.stores.interface import Scan, single
 from warm_integrations.openai_agents import ItemError, WarmSession
-from warm_integrations.openai_agents.session import item_words
+from warm_integrations.openai_agents.items import item_words
 
 SEQUENCES = 2000
 

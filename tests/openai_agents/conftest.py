@@ -12,9 +12,18 @@ from contextlib import AbstractContextManager, closing, contextmanager
 import pytest
 
 from warm_integrations.core import WarmConfig
-from warm_integrations.core.catalog import digest
+from warm_integrations.core.connection import connect
+from warm_integrations.core.digests import digest
 from warm_integrations.core.paged import catalogue_prefix
-from warm_integrations.core.store import Delete, Document, Nearest, Put, Row, Scan, connect, single
+from warm_integrations.core.stores.interface import (
+    Delete,
+    Document,
+    Nearest,
+    Put,
+    Row,
+    Scan,
+    single,
+)
 
 
 class Records:

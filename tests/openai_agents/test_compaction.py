@@ -11,9 +11,9 @@ from agents.memory import OpenAIResponsesCompactionSession
 from agents.testing import ScriptedModel, assistant_message
 
 from warm_integrations.core import WarmError
-from warm_integrations.core.http_store import HttpStore
-from warm_integrations.core.sqlite_store import SqliteStore
-from warm_integrations.core.store import Delete
+from warm_integrations.core.stores.http.store import HttpStore
+from warm_integrations.core.stores.interface import Delete
+from warm_integrations.core.stores.sqlite.store import SqliteStore
 from warm_integrations.openai_agents import WarmSession
 
 
@@ -93,7 +93,7 @@ async def test_old_and_new_are_never_seen_together(config):
 @pytest.mark.parametrize("items", [users("new"), None], ids=["replaced", "cleared"])
 async def test_a_read_of_many_pages_is_whole_when_all_is_replaced_meanwhile(config, monkeypatch, items):
     session, reader = await made(config, *range(60)), WarmSession("s", config)
-    carry_out, steps = HttpStore._carry_out, []
+    carry_out, steps = HttpStore._execute, []
 
     async def changed_between_pages(store, step):
         steps.append(step)
@@ -101,7 +101,7 @@ async def test_a_read_of_many_pages_is_whole_when_all_is_replaced_meanwhile(conf
             await (session._atomic_replace_items(items) if items else session.clear_session())
         return await carry_out(store, step)
 
-    monkeypatch.setattr(HttpStore, "_carry_out", changed_between_pages)
+    monkeypatch.setattr(HttpStore, "_execute", changed_between_pages)
     seen = await reader.get_items()
     assert len(steps) > 2
     assert seen in (users(*range(60)), await WarmSession("s", config).get_items())
@@ -121,7 +121,7 @@ async def test_an_interrupted_replacement_has_happened_or_not(config, monkeypatc
         return carry_out
 
     with monkeypatch.context() as patch:
-        patch.setattr(HttpStore, "_carry_out", without_delete(HttpStore._carry_out))
+        patch.setattr(HttpStore, "_execute", without_delete(HttpStore._execute))
         patch.setattr(SqliteStore, "_answer", without_delete(SqliteStore._answer))
         if config.scheme == "sqlite":
             with pytest.raises(WarmError):
@@ -157,7 +157,7 @@ async def test_what_was_appended_before_by_others_is_replaced_and_what_comes_aft
 
 @pytest.mark.parametrize("appends", [1, 50])
 async def test_a_replacement_of_many_items_and_of_many_appends(config, records, monkeypatch, appends):
-    monkeypatch.setattr("warm_integrations.core.paged._HIDES_PER_RECORD", 20)
+    monkeypatch.setattr("warm_integrations.core.log.writing.HIDES_PER_RECORD", 20)
     session = WarmSession("s", config)
     for number in range(appends):
         await session.add_items(users(*[number] * (2500 // appends)))

@@ -24,7 +24,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 from warm_integrations.core import WarmConfig
 from warm_integrations.openai_agents import WarmSession
-from warm_integrations.openai_agents.session import item_to_text
+from warm_integrations.openai_agents.items import item_to_text
 
 # run_sync ends the generators of a loop that it goes on to use, and httpx makes some for each request.
 httpx_after_run_sync = pytest.mark.filterwarnings("ignore:(?!.*_close_with_loop).*shutdown_asyncgens:ResourceWarning")

@@ -12,7 +12,8 @@ from proxy import Proxy
 
 from local_server import LocalServer
 from warm_integrations.core import WarmConfig
-from warm_integrations.core.sqlite_store import SqliteStore, _submit
+from warm_integrations.core.stores.sqlite.connections import submit
+from warm_integrations.core.stores.sqlite.store import SqliteStore
 from warm_integrations.openai_agents import WarmSession
 
 FEW, SMALL, LARGE = 100, 1000, 100_000
@@ -37,14 +38,14 @@ async def session_of(config: WarmConfig, count: int, name: str = "") -> WarmSess
 
 def instructions(config: WarmConfig) -> Iterator[int]:
     """The instructions that SQLite's machine has carried out, up to each call."""
-    key, done = SqliteStore(config)._key, 0
+    key, done = SqliteStore(config).database_key, 0
 
     def one_more() -> int:
         nonlocal done
         done += 1
         return 0
 
-    _submit(key, lambda db: db.set_progress_handler(one_more, 1)).result()
+    submit(key, lambda db: db.set_progress_handler(one_more, 1)).result()
     while True:
         yield done
 

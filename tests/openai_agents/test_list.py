@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from warm_integrations.core.store import Document
+from warm_integrations.core.stores.interface import Document
 from warm_integrations.openai_agents import SessionInfo, WarmSession
 
 LONG = "a long session id / " * 500

@@ -11,8 +11,10 @@ from proxy import Proxy
 
 from local_server import LocalServer
 from warm_integrations.core import HashingEmbedder, WarmConfig, WarmError
-from warm_integrations.core.paged import AsyncPagedLog, Item, boundary_id
-from warm_integrations.core.store import Document
+from warm_integrations.core.log.ids import boundary_id
+from warm_integrations.core.log.items import Item
+from warm_integrations.core.paged import AsyncPagedLog
+from warm_integrations.core.stores.interface import Document
 from warm_integrations.openai_agents import ItemHit, WarmSession
 
 TEXTS = ["I want to see the Alps.", "Book a hotel in Lisbon.", "My cat likes tuna."]

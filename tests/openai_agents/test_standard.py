@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 from local_server import LocalServer
 from warm_integrations.core import WarmConfig, WarmError
-from warm_integrations.core.store import Document
+from warm_integrations.core.stores.interface import Document
 from warm_integrations.openai_agents import ItemError, WarmSession
-from warm_integrations.openai_agents.session import item_to_text
+from warm_integrations.openai_agents.items import item_to_text
 
 embedded = pytest.mark.parametrize("store_kind", ["embedded"], indirect=True)
 over_http = pytest.mark.parametrize("store_kind", ["warm-server"], indirect=True)
@@ -598,11 +598,11 @@ async def test_no_key_is_shown(tmp_path):
 
 @over_http
 async def test_a_read_during_an_outage_says_so(config, monkeypatch):
-    async def refuse(*args, **options):
+    async def invalid_request(*args, **options):
         raise httpx.ConnectError("refused")
 
     session = WarmSession("s", config.model_copy(update={"retries": 1}))
     await session.add_items(users(1))
-    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", refuse)
+    monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", invalid_request)
     with pytest.raises(WarmError, match="WARM_URL"):
         await session.get_items()

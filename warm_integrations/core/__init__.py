@@ -1,12 +1,16 @@
 """Stores, logs, records and the configuration: what sessions and memory tools are built on."""
 
-from .backend import AsyncWarmBackend, Recalled, Record, WarmBackend, reembed
+from .backend import AsyncWarmBackend
+from .blocking import WarmBackend
 from .config import WarmConfig
+from .connection import connect
 from .embedder import Embedder, HashingEmbedder
 from .errors import WarmError
 from .memory import Memory, UserMemory, user_memory
 from .paged import AsyncPagedLog
-from .sqlite_store import drop_memory
+from .records import Recalled, Record
+from .reembedding import reembed
+from .stores.sqlite.connections import drop_memory
 
 __all__ = [
     "AsyncPagedLog",
@@ -20,6 +24,7 @@ __all__ = [
     "WarmBackend",
     "WarmConfig",
     "WarmError",
+    "connect",
     "drop_memory",
     "reembed",
     "user_memory",

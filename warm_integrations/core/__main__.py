@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .backend import reembed
 from .config import WarmConfig
 from .errors import WarmError
+from .reembedding import reembed
 
 # %% auto #0
 __all__ = ['add_store_options', 'store_settings', 'main']

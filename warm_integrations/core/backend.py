@@ -5,183 +5,56 @@
 # %% ../../nbs/core/backend.ipynb #400b72bb
 from __future__ import annotations
 
-import asyncio
-import atexit
 import builtins
-import copy
 import math
-import os
-import reprlib
-import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from .catalog import digest, escape_surrogates
+if TYPE_CHECKING:
+    from typing_extensions import Self
+from .batching import split_batches
+from .clock import Clock
 from .config import WarmConfig
-from .embedder import Vector, embedder_name
+from .connection import connect
+from .digests import digest
+from .embedder import embedder_name
 from .errors import WarmError
+from .filtered_search import best_passing, nearest_among
+from .filters import matches
+from .json_text import Json
+from .limits import MAX_DELETE, MAX_K, MAX_PAGE, MAX_TEXT_BYTES
 from .masking import mask_fingerprint, masked
-from .paged import Clock, batches
-from warm_integrations.core.store import (
-    MAX_DELETE,
-    MAX_K,
-    MAX_METADATA_BYTES,
-    MAX_PAGE,
-    MAX_TEXT_BYTES,
-    MAX_TEXT_WORDS,
+from warm_integrations.core.records import (
+    MAX_RECORD_ID_BYTES,
+    TAG_PREFIX,
+    Predicate,
+    Recalled,
+    Record,
+    check_record,
+    checked_filter,
+    is_record_id,
+    stored_metadata_of,
+)
+from warm_integrations.core.stores.interface import (
+    Command,
     Delete,
     Document,
     Get,
     Hit,
-    Json,
     Nearest,
-    Plan,
     Put,
     Recall,
     Row,
     Scan,
-    Step,
-    best_passing,
-    check_nesting,
-    connect,
-    matches,
-    metadata_bytes,
-    nearest_among,
+    Transaction,
     single,
-    to_json,
 )
 from .words import question_words, stem, words
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-T = TypeVar("T")
-
 # %% auto #0
-__all__ = ['T', 'Condition', 'Record', 'Recalled', 'check_record', 'AsyncWarmBackend', 'WarmBackend', 'reembed']
-
-# %% ../../nbs/core/backend.ipynb #307942c2
-@dataclass(frozen=True)
-class Record:
-    """A text to remember.
-
-    Args:
-        text: at most 4096 words and 64 KiB with its metadata; without lone surrogates.
-        metadata: a JSON object; keys that begin with `_warm_` are reserved. Integers have at most 64 bits;
-            1.0 is kept as 1, since warm-server's recall does not tell them apart in a filter.
-        id: 1 to 200 bytes without control characters; by default a new one, under which later records sort first.
-        vector: `dim` finite numbers; by default the embedder's.
-        tags: short texts; each can be filtered by.
-    """
-
-    text: str
-    metadata: Mapping[str, Json] = field(default_factory=dict)
-    id: str | None = None
-    vector: Vector | None = None
-    tags: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Recalled:
-    """A record that was found.
-
-    `score` is 0 to 1.4 after `recall`, as the step `Recall` defines it, a cosine after `similar`, and 0 otherwise.
-    """
-
-    id: str
-    text: str
-    metadata: Mapping[str, Json]
-    tags: Sequence[str] = ()
-    score: float = 0.0
-
-
-Condition: TypeAlias = Callable[[Recalled], bool]
-
-# %% ../../nbs/core/backend.ipynb #ac885875
-_TAG = "_warm_tag:"
-_MAX_TAG_CHARS = 64
-
-
-def check_record(record: Record, dim: int) -> Record:
-    """The record itself. `ValueError` for one that cannot be stored."""
-    if not isinstance(record, Record):
-        raise ValueError(f"a record is a Record, not {type(record).__name__}")
-    if not isinstance(record.text, str) or not record.text.strip():
-        raise ValueError("a record's text must be text that is not empty")
-    if escape_surrogates(record.text) != record.text:
-        raise ValueError("a text with a lone surrogate cannot be remembered; remove or replace it")
-    if len(record.text.split()) > MAX_TEXT_WORDS or len(record.text.encode()) > MAX_TEXT_BYTES:
-        raise ValueError(f"a text of more than {MAX_TEXT_WORDS} words or {MAX_TEXT_BYTES} bytes must be divided")
-    _check_object("metadata", record.metadata)
-    if not isinstance(record.tags, (list, tuple)):
-        raise ValueError(f"tags is a list of texts, not {type(record.tags).__name__}")
-    for tag in record.tags:
-        if not isinstance(tag, str) or not tag.isprintable() or not 1 <= len(tag) <= _MAX_TAG_CHARS:
-            raise ValueError(f"a tag is 1 to {_MAX_TAG_CHARS} printable characters, not {reprlib.repr(tag)}")
-    if record.vector is not None:
-        _check_vector(record.vector, dim)
-    kept = _kept(record)
-    if metadata_bytes(Document("", record.text, kept), to_json(kept)) > MAX_METADATA_BYTES - 1000:
-        raise ValueError(f"text, tags and metadata of a record must fit {MAX_METADATA_BYTES - 1000} bytes as JSON")
-    return record
-
-# %% ../../nbs/core/backend.ipynb #e2aad459
-def _kept(record: Record) -> dict[str, Json]:
-    """Metadata and tags as they are stored: a tag never becomes a key of its own, whatever it is called."""
-    return {**_plain(record.metadata), **{_TAG + tag: True for tag in record.tags}}
-
-
-def _plain(value: Any) -> Any:
-    """JSON whose numbers both stores keep and compare alike."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        raise ValueError(f"an integer past 64 bits would lose its last digits; keep {value} as text")
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _check_vector(vector: Vector, dim: int) -> None:
-    try:
-        numbers = [float(number) for number in vector]
-    except (TypeError, ValueError):
-        raise ValueError(f"a vector is {dim} numbers, not {type(vector).__name__}") from None
-    if len(numbers) != dim or not all(map(math.isfinite, numbers)) or not any(numbers):
-        raise ValueError(f"a vector is {dim} finite numbers, not all zero; this one has {len(numbers)}")
-
-
-def _check_object(what: str, value: Mapping[str, Json]) -> None:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{what} must be an object of top-level keys and JSON values, not {type(value).__name__}")
-    try:
-        check_nesting(value)
-        text = to_json(_plain(value))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{what} must be JSON: {error}") from None
-    if not text.isascii() and escape_surrogates(text) != text:
-        raise ValueError(f"{what} has a lone surrogate, which cannot be stored")
-    reserved = [key for key in value if key.startswith("_warm_")]
-    if reserved:
-        raise ValueError(f"{what} has the key {reserved[0]!r}; keys that begin with _warm_ are reserved")
-
-# %% ../../nbs/core/backend.ipynb #4b473bbc
-_MAX_ID_BYTES = 200
-
-
-def _is_id(id: object) -> bool:
-    return isinstance(id, str) and id.isprintable() and 0 < len(id.encode("utf-8", "surrogatepass")) <= _MAX_ID_BYTES
-
-# %% ../../nbs/core/backend.ipynb #0b723431
-def _filter(filter: Mapping[str, Json] | None) -> Mapping[str, Json]:
-    if filter is None:
-        return {}
-    _check_object("filter", filter)
-    plain: Mapping[str, Json] = _plain(filter)
-    return plain
+__all__ = ['AsyncWarmBackend']
 
 # %% ../../nbs/core/backend.ipynb #b84e2d95
 _LOOK_AGAIN = 10.0  # seconds
@@ -191,13 +64,13 @@ def _by_words_and_meaning(
     question: str, passed: Mapping[str, Recalled], by_meaning: Mapping[str, float], k: int
 ) -> Mapping[str, float]:
     """The scores of the `k` best of these records, by id, as the step `Recall` defines them."""
-    from warm_integrations.core.ranking import Candidates, combined
+    from warm_integrations.core.stores.ranking import Candidates, combine
 
     candidates = Candidates(1)  # for its words alone
     texts = enumerate(passed.items())
     candidates.add([(key, id, " ".join(map(stem, words(record.text))), None) for key, (id, record) in texts])
     by_words = candidates.matching(map(stem, question_words(question)), max(k, len(by_meaning)))
-    return combined(by_words, by_meaning, k)
+    return combine(by_words, by_meaning, k)
 
 # %% ../../nbs/core/backend.ipynb #7be57c06
 class AsyncWarmBackend:
@@ -211,7 +84,7 @@ class AsyncWarmBackend:
         self.config = config or WarmConfig()
         self._store = connect(self.config)
         self._prefix = digest("records", self.config.collection) + "/"
-        self._embedders = digest("embedders", self.config.collection) + "/"
+        self.embedders_of = digest("embedders", self.config.collection) + "/"
         self._clock = Clock()
         self._closed = False
         self._looked = -math.inf  # when the embedders of the collection were last looked at
@@ -237,8 +110,8 @@ class AsyncWarmBackend:
         checked = [check_record(record, self.config.embedder.dim) for record in records]
         ids = [self._clock.next(self._store.time()) if record.id is None else record.id for record in checked]
         for id in ids:
-            if not _is_id(id):
-                raise ValueError(f"an id is 1 to {_MAX_ID_BYTES} bytes of printable text, not {id!r}")
+            if not is_record_id(id):
+                raise ValueError(f"an id is 1 to {MAX_RECORD_ID_BYTES} bytes of printable text, not {id!r}")
         if checked:
             documents = self._documents(ids, checked)
             await self._store.write(self._remember([[document] for document in documents]))
@@ -251,7 +124,7 @@ class AsyncWarmBackend:
         filter: Mapping[str, Json] | None = None,
         *,
         prefix: str = "",
-        only: Condition | None = None,
+        predicate: Predicate | None = None,
     ) -> builtins.list[Recalled]:
         """The `k` records that answer `query` best, by words and by meaning, best first.
 
@@ -275,7 +148,9 @@ class AsyncWarmBackend:
             raise ValueError("query must be text that is not empty")
         self._check_k(k)
         # No more than a text may have: to embed a megabyte takes seconds.
-        return await self._store.read(self._recall(query[:MAX_TEXT_BYTES], k, _filter(filter), prefix, only))
+        return await self._store.read(
+            self._recall(query[:MAX_TEXT_BYTES], k, checked_filter(filter), prefix, predicate)
+        )
 
     async def similar(
         self,
@@ -284,7 +159,7 @@ class AsyncWarmBackend:
         filter: Mapping[str, Json] | None = None,
         *,
         prefix: str = "",
-        only: Condition | None = None,
+        predicate: Predicate | None = None,
     ) -> builtins.list[Recalled]:
         """The `k` (1 to `config.max_fetch`) records nearest to the document `text`, with the cosines of their vectors.
 
@@ -295,11 +170,11 @@ class AsyncWarmBackend:
         if not isinstance(text, str):
             raise ValueError(f"text must be text, not {type(text).__name__}")
         self._check_k(k)
-        scope = {**_filter(filter), **self._mine()}
+        scope = {**checked_filter(filter), **self._mine()}
         if self.config.text_queries:
             return []
         [vector] = masked(self.config, self.config.embedder.embed_documents([text[:MAX_TEXT_BYTES]]))
-        return await self._store.read(self._similar(vector, k, scope, prefix, only))
+        return await self._store.read(self._similar(vector, k, scope, prefix, predicate))
 
     async def get(self, ids: Sequence[str]) -> builtins.list[Recalled]:
         """The records among `ids`, in their order; an unknown id, or what cannot be one, is passed over."""
@@ -317,7 +192,7 @@ class AsyncWarmBackend:
         limit: int | None = None,
         prefix: str = "",
         *,
-        only: Condition | None = None,
+        predicate: Predicate | None = None,
     ) -> builtins.list[Recalled]:
         """Records in the order of their ids, past the id `after`: all of them, or at most `limit`.
 
@@ -331,7 +206,7 @@ class AsyncWarmBackend:
         self._check_open()
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
             raise ValueError(f"limit is {limit!r}; allowed are whole numbers from 0, or None for all")
-        return await self._store.read(self._list(_filter(filter), after, limit, prefix, only))
+        return await self._store.read(self._list(checked_filter(filter), after, limit, prefix, predicate))
 
     async def forget(self, ids: Sequence[str], *, purge: bool = False) -> builtins.list[str]:
         """Remove records; the ids of those that were there.
@@ -345,17 +220,17 @@ class AsyncWarmBackend:
         return await self._store.write(self._forget(wanted, purge)) if wanted or purge else []
 
     async def forget_where(
-        self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", only: Condition | None = None
+        self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", predicate: Predicate | None = None
     ) -> builtins.list[str]:
         """Remove every record whose metadata match `filter`, which is never empty; their ids.
 
         On the embedded store this is one transaction. `purge`, `prefix` and `only` are as above.
         """
         self._check_open()
-        filter = _filter(filter)
+        filter = checked_filter(filter)
         if not filter:
             raise ValueError("filter must name at least one key; to remove everything, list and forget it")
-        return await self._store.write(self._forget_where(filter, purge, prefix, only))
+        return await self._store.write(self._forget_where(filter, purge, prefix, predicate))
 
     async def close(self) -> None:
         """Let no further call through. Connections are shared and stay open."""
@@ -379,7 +254,7 @@ class AsyncWarmBackend:
     def _ids(self, ids: Sequence[str]) -> builtins.list[str]:
         if isinstance(ids, (str, bytes)):  # else each of its characters would name a record
             raise ValueError(f"ids is a list of ids, not {type(ids).__name__}")
-        return [self._prefix + id for id in dict.fromkeys(id for id in ids if _is_id(id))]
+        return [self._prefix + id for id in dict.fromkeys(id for id in ids if is_record_id(id))]
 
     def _mine(self) -> dict[str, Json]:
         return {"_warm_collection": self._prefix[:-1], "_warm_embedder": self._embedder()}
@@ -393,7 +268,7 @@ class AsyncWarmBackend:
     def _found(self, kept: Hit | Row, score: float = 0.0) -> Recalled:
         metadata = kept.metadata or {}
         public = {key: value for key, value in metadata.items() if not key.startswith("_warm_")}
-        tags = tuple(key[len(_TAG) :] for key in metadata if key.startswith(_TAG))
+        tags = tuple(key[len(TAG_PREFIX) :] for key in metadata if key.startswith(TAG_PREFIX))
         return Recalled(kept.id[len(self._prefix) :], kept.payload, public, tags, score)
 
     def _documents(self, ids: Sequence[str], records: Sequence[Record]) -> Sequence[Document]:
@@ -406,67 +281,77 @@ class AsyncWarmBackend:
             embedded = iter(made)
             vectors = masked(self.config, [next(embedded) if r.vector is None else r.vector for r in records])
         return [
-            Document(self._prefix + id, record.text, {**_kept(record), **self._mine()}, record.text, vector)
+            Document(
+                self._prefix + id, record.text, {**stored_metadata_of(record), **self._mine()}, record.text, vector
+            )
             for id, record, vector in zip(ids, records, vectors, strict=True)
         ]
 
-    def _remember(self, groups: Any) -> Plan[None]:
+    def _remember(self, groups: Any) -> Transaction[None]:
         name = self._embedder()
-        announced = Document(self._embedders + digest("embedder", name), name)
-        for batch in batches([[announced], *groups], self.config.embedder.dim):
+        announced = Document(self.embedders_of + digest("embedder", name), name)
+        for batch in split_batches([[announced], *groups], self.config.embedder.dim):
             yield Put(batch)
 
-    def _recall(self, query: str, k: int, filter: Mapping[str, Json], prefix: str, only: Condition | None) -> Plan[Any]:
+    def _recall(
+        self, query: str, k: int, filter: Mapping[str, Json], prefix: str, predicate: Predicate | None
+    ) -> Transaction[Any]:
         if self._store.atomic:
             yield from self._check_embedders()
-        found = yield from self._answers(query, k, {**filter, **self._mine()}, prefix, only)
+        found = yield from self._answers(query, k, {**filter, **self._mine()}, prefix, predicate)
         stale = time.monotonic() - self._looked > _LOOK_AGAIN
         if not self._store.atomic and (stale or len(found) < k):
             yield from self._check_embedders()
         return found
 
-    def _answers(self, query: str, k: int, scope: Mapping[str, Json], prefix: str, only: Condition | None) -> Plan[Any]:
+    def _answers(
+        self, query: str, k: int, scope: Mapping[str, Json], prefix: str, predicate: Predicate | None
+    ) -> Transaction[Any]:
         if self.config.text_queries:
-            return (yield from self._similar(query, k, scope, prefix, only))
+            return (yield from self._similar(query, k, scope, prefix, predicate))
         [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
 
-        def ask(n: int) -> Step:
+        def ask(n: int) -> Command:
             return Recall(query, n, scope, vector, max(n, min(4096, max(100, n * self.config.overfetch))))
 
-        found = yield from self._ranked(ask, k, prefix, only)
+        found = yield from self._ranked(ask, k, prefix, predicate)
         if found is not None:
             return found
-        passed, by_meaning = yield from self._passed(vector, scope, prefix, only)
+        passed, by_meaning = yield from self._passed(vector, scope, prefix, predicate)
         scores = _by_words_and_meaning(query, passed, by_meaning, k)
         return [replace(passed[id], score=score) for id, score in scores.items()]
 
     def _similar(
-        self, vector: Any, k: int, scope: Mapping[str, Json], prefix: str, only: Condition | None
-    ) -> Plan[Any]:
-        found = yield from self._ranked(lambda n: Nearest(vector, n, scope), k, prefix, only)
+        self, vector: Any, k: int, scope: Mapping[str, Json], prefix: str, predicate: Predicate | None
+    ) -> Transaction[Any]:
+        found = yield from self._ranked(lambda n: Nearest(vector, n, scope), k, prefix, predicate)
         if found is not None:
             return found
-        passed, by_meaning = yield from self._passed(vector, scope, prefix, only)
+        passed, by_meaning = yield from self._passed(vector, scope, prefix, predicate)
         return [replace(passed[id], score=score) for id, score in by_meaning.items()][:k]
 
-    def _ranked(self, ask: Callable[[int], Step], k: int, prefix: str, only: Condition | None) -> Plan[Any]:
+    def _ranked(
+        self, ask: Callable[[int], Command], k: int, prefix: str, predicate: Predicate | None
+    ) -> Transaction[Any]:
         """The `k` best that pass; `None` where the most hits of one step do not suffice."""
 
-        def take(hit: Hit) -> Plan[Recalled | None]:
+        def take(hit: Hit) -> Transaction[Recalled | None]:
             record = self._found(hit, hit.score)
-            return record if record.id.startswith(prefix) and (only is None or only(record)) else None
+            return record if record.id.startswith(prefix) and (predicate is None or predicate(record)) else None
             yield
 
         return (yield from best_passing(ask, k, self._store.most_hits, self.config.overfetch, take))
 
-    def _passed(self, vector: Any, scope: Mapping[str, Json], prefix: str, only: Condition | None) -> Plan[Any]:
+    def _passed(
+        self, vector: Any, scope: Mapping[str, Json], prefix: str, predicate: Predicate | None
+    ) -> Transaction[Any]:
         """All records that pass, by their ids in the store, and the cosines of the nearest `config.max_fetch`."""
-        found = yield from self._list(scope, "", None, prefix, only)
+        found = yield from self._list(scope, "", None, prefix, predicate)
         passed = {self._prefix + record.id: record for record in found}
         hits = yield from nearest_among(vector, list(passed), self.config.max_fetch, scope)
         return passed, {hit.id: hit.score for hit in hits}
 
-    def _check_embedders(self) -> Plan[None]:
+    def _check_embedders(self) -> Transaction[None]:
         now, rows = time.monotonic(), (yield from self._announced())
         others = sorted({row.payload for row in rows} - {self._embedder()})
         if others:
@@ -474,23 +359,23 @@ class AsyncWarmBackend:
             raise WarmError("mixed_embedders", detail)
         self._looked = now
 
-    def _announced(self) -> Plan[Any]:
+    def _announced(self) -> Transaction[Any]:
         """The embedders that have written here. A small page, since the neighbours' records follow."""
-        rows: Any = yield Scan(self._embedders, 4)
+        rows: Any = yield Scan(self.embedders_of, 4)
         if len(rows) == 4:
-            rows = yield Scan(self._embedders, MAX_PAGE)
+            rows = yield Scan(self.embedders_of, MAX_PAGE)
         return rows
 
     def _list(
-        self, filter: Mapping[str, Json], after: str, limit: int | None, prefix: str, only: Condition | None
-    ) -> Plan[Any]:
+        self, filter: Mapping[str, Json], after: str, limit: int | None, prefix: str, predicate: Predicate | None
+    ) -> Transaction[Any]:
         found: Any = []
         start, after = self._prefix + prefix, self._prefix + after if after else ""
         page = MAX_PAGE if limit is None else min(MAX_PAGE, max(50, limit))
         while limit is None or len(found) < limit:
             rows: Sequence[Row] = yield Scan(start, page, after)
             records = (self._found(row) for row in rows if matches(row.metadata, filter))
-            found += [record for record in records if only is None or only(record)]
+            found += [record for record in records if predicate is None or predicate(record)]
             if len(rows) < page:
                 break
             after = rows[-1].id
@@ -516,166 +401,22 @@ class AsyncWarmBackend:
         await store.write(single(Delete([row.id for row in announced if row.payload != self._embedder()])))
         return written
 
-    def _renew(self, documents: Sequence[Document]) -> Plan[None]:
+    def _renew(self, documents: Sequence[Document]) -> Transaction[None]:
         """Put those documents that still exist: what was forgotten meanwhile stays forgotten."""
         there = {hit.id: hit.payload for hit in (yield Get([document.id for document in documents]))}
         groups = [[document] for document in documents if there.get(document.id) == document.payload]
         yield from self._remember(groups)
 
-    def _forget(self, ids: Sequence[str], purge: bool) -> Plan[Any]:
+    def _forget(self, ids: Sequence[str], purge: bool) -> Transaction[Any]:
         removed: Any = []
         for start in range(0, max(1, len(ids)), MAX_DELETE):
             last = start + MAX_DELETE >= len(ids)
             removed += yield Delete(ids[start : start + MAX_DELETE], purge=purge and last)
         return [id[len(self._prefix) :] for id in removed]
 
-    def _forget_where(self, filter: Mapping[str, Json], purge: bool, prefix: str, only: Condition | None) -> Plan[Any]:
-        found = yield from self._list(filter, "", None, prefix, only)
+    def _forget_where(
+        self, filter: Mapping[str, Json], purge: bool, prefix: str, predicate: Predicate | None
+    ) -> Transaction[Any]:
+        found = yield from self._list(filter, "", None, prefix, predicate)
         ids = [self._prefix + record.id for record in found]
         return (yield from self._forget(ids, purge)) if ids or purge else []
-
-# %% ../../nbs/core/backend.ipynb #83110d63
-class _Loop:
-    """An event loop in a daemon thread: unlike a thread that is joined, it never keeps a program from ending."""
-
-    def __init__(self) -> None:
-        self.process = os.getpid()
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self._serve, name="warm-blocking", daemon=True)
-        self.thread.start()
-
-    def _serve(self) -> None:
-        self.loop.run_forever()
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-        self.loop.close()
-
-    def stop(self) -> None:
-        if self.process == os.getpid():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self.thread.join(5)
-
-
-_guard = threading.Lock()
-_shared: list[_Loop] = []
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    with _guard:
-        if not _shared or _shared[-1].process != os.getpid():  # none yet, or the one of the process that forked this
-            _shared.append(_Loop())
-            atexit.register(_shared[-1].stop)
-        return _shared[-1].loop
-
-# %% ../../nbs/core/backend.ipynb #14e2cfa4
-class WarmBackend:
-    """`AsyncWarmBackend` for code that blocks. Its methods, errors and copies are the same."""
-
-    def __init__(self, config: WarmConfig | None = None) -> None:
-        self._backend = AsyncWarmBackend(config)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_backend": copy.copy(self._backend)}  # closing a copy leaves this one open
-
-    @property
-    def config(self) -> WarmConfig:
-        """The store's configuration."""
-        return self._backend.config
-
-    def remember(self, records: Sequence[Record]) -> builtins.list[str]:
-        """See `AsyncWarmBackend.remember`."""
-        return self._call(lambda: self._backend.remember(records))
-
-    def recall(
-        self,
-        query: str,
-        k: int = 10,
-        filter: Mapping[str, Json] | None = None,
-        *,
-        prefix: str = "",
-        only: Condition | None = None,
-    ) -> builtins.list[Recalled]:
-        """See `AsyncWarmBackend.recall`."""
-        return self._call(lambda: self._backend.recall(query, k, filter, prefix=prefix, only=only))
-
-    def similar(
-        self,
-        text: str,
-        k: int = 3,
-        filter: Mapping[str, Json] | None = None,
-        *,
-        prefix: str = "",
-        only: Condition | None = None,
-    ) -> builtins.list[Recalled]:
-        """See `AsyncWarmBackend.similar`."""
-        return self._call(lambda: self._backend.similar(text, k, filter, prefix=prefix, only=only))
-
-    def get(self, ids: Sequence[str]) -> builtins.list[Recalled]:
-        """See `AsyncWarmBackend.get`."""
-        return self._call(lambda: self._backend.get(ids))
-
-    def list(
-        self,
-        filter: Mapping[str, Json] | None = None,
-        after: str = "",
-        limit: int | None = None,
-        prefix: str = "",
-        *,
-        only: Condition | None = None,
-    ) -> builtins.list[Recalled]:
-        """See `AsyncWarmBackend.list`."""
-        return self._call(lambda: self._backend.list(filter, after, limit, prefix, only=only))
-
-    def forget(self, ids: Sequence[str], *, purge: bool = False) -> builtins.list[str]:
-        """See `AsyncWarmBackend.forget`."""
-        return self._call(lambda: self._backend.forget(ids, purge=purge))
-
-    def forget_where(
-        self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", only: Condition | None = None
-    ) -> builtins.list[str]:
-        """See `AsyncWarmBackend.forget_where`."""
-        return self._call(lambda: self._backend.forget_where(filter, purge=purge, prefix=prefix, only=only))
-
-    def close(self) -> None:
-        """Let no further call through. Connections are shared and stay open."""
-        self._backend._closed = True
-
-    def __enter__(self) -> Self:
-        self._backend._check_open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def run(self, call: Callable[[AsyncWarmBackend], Awaitable[T]]) -> T:
-        """The result of `call`, which is given the asynchronous backend."""
-        return self._call(lambda: call(self._backend))
-
-    def _call(self, call: Callable[[], Awaitable[T]]) -> T:
-        self._backend._check_open()
-
-        async def called() -> T:
-            return await call()
-
-        future = asyncio.run_coroutine_threadsafe(called(), _loop())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # of an interrupted wait; a call that has ended is not changed by it
-            raise
-
-# %% ../../nbs/core/backend.ipynb #3c793323
-async def reembed(config: WarmConfig, progress: Callable[[int], object] = lambda done: None, batch: int = 100) -> int:
-    """Make the vectors of a collection anew with `config.embedder`.
-
-    Args:
-        config: the collection, and the embedder to change to.
-        progress: is called with the number of records looked at so far.
-        batch: how many records are embedded and written at a time.
-
-    Returns:
-        how many records were written anew.
-    """
-    backend = AsyncWarmBackend(config)
-    return await backend._reembed(progress, batch)

@@ -5,29 +5,19 @@
 # %% ../../nbs/core/catalog.ipynb #a443bb88
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from warm_integrations.core.store import (
-    MAX_METADATA_BYTES,
-    MAX_PAGE,
-    Document,
-    Json,
-    Plan,
-    Row,
-    Scan,
-    check_nesting,
-    matches,
-    to_json,
-)
+from .filters import matches
+from .json_text import Json, check_nesting, escape_surrogates, to_json
+from .limits import MAX_METADATA_BYTES, MAX_PAGE
+from .stores.interface import Document, Row, Scan, Transaction
 
 # %% auto #0
-__all__ = ['LogInfo', 'digest', 'escape_surrogates', 'entry', 'creation', 'note', 'read_entries', 'list_logs']
+__all__ = ['LogInfo', 'entry_documents', 'creation_document', 'metadata_document', 'read_entries', 'list_logs']
 
 # %% ../../nbs/core/catalog.ipynb #0dec5371
 _logger = logging.getLogger(__name__)
@@ -42,47 +32,23 @@ class LogInfo:
     updated: datetime
     metadata: Mapping[str, Json]
 
-# %% ../../nbs/core/catalog.ipynb #d0440a79
-def digest(kind: str, *names: str) -> str:
-    """32 hexadecimal digits that stand for names of any length: BLAKE2b of 128 bits."""
-    key = to_json([kind, *names]).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(key, digest_size=16).hexdigest()
-
-
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-
-
-def escape_surrogates(text: str) -> str:
-    """JSON text with lone surrogates, which UTF-8 cannot carry, written as escapes; all else stays as it is.
-
-    `ValueError` for two that form a pair: as escapes they would come back as one character.
-    """
-    if text.isascii():
-        return text
-    if _PAIR.search(text):
-        raise ValueError(
-            "a text holds the two halves of a surrogate pair as characters of their own;"
-            " join them: text.encode('utf-16', 'surrogatepass').decode('utf-16')"
-        )
-    return "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in text)
-
 # %% ../../nbs/core/catalog.ipynb #6193aedd
 _NAME_CHARS = 4000
 
 
-def entry(prefix: str, name: str, updated: int) -> list[Document]:
+def entry_documents(prefix: str, name: str, updated: int) -> list[Document]:
     """What each append renews. `prefix` is the log's place in the catalogue, times are microseconds."""
     parts = range(_NAME_CHARS, len(name), _NAME_CHARS)
     rest = [Document(f"{prefix}n{i:08x}", escape_surrogates(to_json(name[i : i + _NAME_CHARS]))) for i in parts]
     return [Document(prefix + "a", f"[{escape_surrogates(to_json(name[:_NAME_CHARS]))},{updated}]"), *rest]
 
 
-def creation(prefix: str, append: str, created: int) -> Document:
+def creation_document(prefix: str, append: str, created: int) -> Document:
     """What the first append writes besides."""
     return Document(f"{prefix}c{append}", to_json(created))
 
 # %% ../../nbs/core/catalog.ipynb #08b600cb
-def note(prefix: str, metadata: Mapping[str, Json]) -> Document:
+def metadata_document(prefix: str, metadata: Mapping[str, Json]) -> Document:
     """The record of the caller's metadata. `ValueError` for what is not a JSON object, too large, or a reserved key."""
     if not isinstance(metadata, Mapping):
         raise ValueError(f"metadata must be a mapping, not a {type(metadata).__name__}")
@@ -134,7 +100,7 @@ def _read_entry(records: list[tuple[str, str]]) -> LogInfo:
     )
 
 # %% ../../nbs/core/catalog.ipynb #29093630
-def list_logs(prefix: str, filter: Mapping[str, Json] | None = None) -> Plan[list[LogInfo]]:
+def list_logs(prefix: str, filter: Mapping[str, Json] | None = None) -> Transaction[list[LogInfo]]:
     """All logs below `prefix` whose metadata match `filter`, the last written first."""
     rows: list[Row] = []
     while True:

@@ -23,10 +23,9 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from .embedder import Embedder, HashingEmbedder
-
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+from .embedder import Embedder, HashingEmbedder
 
 # %% auto #0
 __all__ = ['Settings', 'WarmConfig']

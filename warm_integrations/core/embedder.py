@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, SupportsFloat, TypeAlias, runtime_checkable
 
-from .words import STOP_WORDS, stem, words
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+from .words import STOP_WORDS, stem, words
 
 # %% auto #0
-__all__ = ['Vector', 'Embedder', 'embedder_name', 'HashingEmbedder', 'mask_matrix', 'mask']
+__all__ = ['Vector', 'Embedder', 'embedder_name', 'HashingEmbedder']
 
 # %% ../../nbs/core/embedder.ipynb #e35e2053
 Vector: TypeAlias = Collection[SupportsFloat]  # a list, or a numpy array
@@ -112,49 +110,10 @@ class HashingEmbedder:
                 vectors[row] = 0.0
                 for slot, sign in _slots("t " + text, 4, self.dim):
                     vectors[row, slot] = sign
-        unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
+        unit_vector: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit_vector
 
     def embed_query(self, text: str) -> NDArray[np.float64]:
         """The vector of `text`, of length one: shape `(dim,)`, float64."""
         vector: NDArray[np.float64] = self.embed_documents([text])[0]
         return vector
-
-# %% ../../nbs/core/embedder.ipynb #bf2fa0b6
-def _rotation(key: str, dim: int) -> NDArray[np.float64]:
-    import numpy as np
-
-    count = dim * dim + dim * dim % 2
-    stream = hashlib.shake_256(b"warm-integrations mask 1\0" + key.encode("utf-8", "surrogatepass"))
-    words = np.frombuffer(stream.digest(8 * count), dtype="<u8")
-    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
-    radius, angle = np.sqrt(-2 * np.log(uniform[::2])), 2 * np.pi * uniform[1::2]  # Box and Muller 1958
-    normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[: dim * dim]
-    q, r = np.linalg.qr(normal.reshape(dim, dim))
-    rotation: NDArray[np.float64] = q * np.sign(np.diag(r))
-    rotation.flags.writeable = False
-    return rotation
-
-
-_MAX_HELD = 64 * 1024 * 1024
-_held: OrderedDict[tuple[str, int], NDArray[np.float64]] = OrderedDict()
-_one_at_a_time = threading.Lock()
-
-
-def mask_matrix(key: str, dim: int) -> NDArray[np.float64]:
-    """The orthogonal matrix that `key` stands for: shape `(dim, dim)`, float64."""
-    with _one_at_a_time:
-        if (key, dim) not in _held:
-            _held[key, dim] = _rotation(key, dim)
-        _held.move_to_end((key, dim))
-        while len(_held) > 1 and sum(matrix.nbytes for matrix in _held.values()) > _MAX_HELD:
-            _held.popitem(last=False)
-        return _held[key, dim]
-
-# %% ../../nbs/core/embedder.ipynb #65297c82
-def mask(vectors: Sequence[Sequence[float]] | NDArray[np.float64], key: str) -> NDArray[np.float64]:
-    """`vectors`, of shape `(n, dim)`, turned by the rotation of `key`: the same cosines, other numbers."""
-    import numpy as np
-
-    rows = np.asarray(vectors, dtype=np.float64)
-    return rows @ mask_matrix(key, rows.shape[1]).T

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 # %% auto #0
-__all__ = ['NEXT_STEP', 'WarmError']
+__all__ = ['NEXT_STEP', 'WarmError', 'invalid_request']
 
 # %% ../../nbs/core/errors.ipynb #e60bca00
 NEXT_STEP = {
@@ -79,3 +79,8 @@ class WarmError(Exception):
 
 def _rebuild(code: str, detail: str, status: int | None, request_id: str | None) -> WarmError:
     return WarmError(code, detail, status=status, request_id=request_id)
+
+# %% ../../nbs/core/errors.ipynb #b7d51620
+def invalid_request(detail: str) -> WarmError:
+    """The error for a request that is not acceptable: nothing of it was carried out."""
+    return WarmError("invalid_request", detail, status=422)

@@ -5,14 +5,61 @@
 # %% ../../nbs/core/masking.ipynb #01a072ed
 from __future__ import annotations
 
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 from typing import Any
 
-from .catalog import digest
 from .config import WarmConfig
-from .embedder import mask
+from .digests import digest
 
 # %% auto #0
-__all__ = ['masked', 'mask_fingerprint']
+__all__ = ['mask_matrix', 'mask', 'masked', 'mask_fingerprint']
+
+# %% ../../nbs/core/masking.ipynb #bf2fa0b6
+def _rotation(key: str, dim: int) -> NDArray[np.float64]:
+    import numpy as np
+
+    count = dim * dim + dim * dim % 2
+    stream = hashlib.shake_256(b"warm-integrations mask 1\0" + key.encode("utf-8", "surrogatepass"))
+    words = np.frombuffer(stream.digest(8 * count), dtype="<u8")
+    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53
+    radius, angle = np.sqrt(-2 * np.log(uniform[::2])), 2 * np.pi * uniform[1::2]  # Box and Muller 1958
+    normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[: dim * dim]
+    q, r = np.linalg.qr(normal.reshape(dim, dim))
+    rotation: NDArray[np.float64] = q * np.sign(np.diag(r))
+    rotation.flags.writeable = False
+    return rotation
+
+
+_MAX_CACHE_BYTES = 64 * 1024 * 1024
+_cache: OrderedDict[tuple[str, int], NDArray[np.float64]] = OrderedDict()
+_one_at_a_time = threading.Lock()
+
+
+def mask_matrix(key: str, dim: int) -> NDArray[np.float64]:
+    """The orthogonal matrix that `key` stands for: shape `(dim, dim)`, float64."""
+    with _one_at_a_time:
+        if (key, dim) not in _cache:
+            _cache[key, dim] = _rotation(key, dim)
+        _cache.move_to_end((key, dim))
+        while len(_cache) > 1 and sum(matrix.nbytes for matrix in _cache.values()) > _MAX_CACHE_BYTES:
+            _cache.popitem(last=False)
+        return _cache[key, dim]
+
+# %% ../../nbs/core/masking.ipynb #65297c82
+def mask(vectors: Sequence[Sequence[float]] | NDArray[np.float64], key: str) -> NDArray[np.float64]:
+    """`vectors`, of shape `(n, dim)`, turned by the rotation of `key`: the same cosines, other numbers."""
+    import numpy as np
+
+    rows = np.asarray(vectors, dtype=np.float64)
+    return rows @ mask_matrix(key, rows.shape[1]).T
 
 # %% ../../nbs/core/masking.ipynb #8366e228
 def masked(config: WarmConfig, vectors: Any) -> Any:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from .backend import AsyncWarmBackend, Recalled, Record, check_record
-from .catalog import digest, escape_surrogates
+from .backend import AsyncWarmBackend
 from .config import WarmConfig
+from .digests import digest
+from .json_text import escape_surrogates
+from .records import Recalled, Record, check_record
 
 # %% auto #0
 __all__ = ['memory_id', 'Memory', 'Remembered', 'UserMemory', 'user_memory']
@@ -142,7 +144,7 @@ class UserMemory:
         expires = now + self._expires_after if self._expires_after else None
         memory = _made(text, tags, now, expires)
         check_record(self._record(memory), self._backend.config.embedder.dim)
-        similar = await self._backend.similar(text, 4, self._filter, prefix=self._prefix, only=self._is_current)
+        similar = await self._backend.similar(text, 4, self._filter, prefix=self._prefix, predicate=self._is_current)
         known = await self.get(memory.id)
         memory = _merged(known, memory)
         if memory != known:
@@ -152,7 +154,7 @@ class UserMemory:
 
     async def recall(self, query: str, k: int = 10) -> builtins.list[Memory]:
         """The `k` (1 to `config.max_fetch`) memories that answer `query` best, best first."""
-        found = await self._backend.recall(query, k, self._filter, prefix=self._prefix, only=self._is_current)
+        found = await self._backend.recall(query, k, self._filter, prefix=self._prefix, predicate=self._is_current)
         return [self._memory(record) for record in found]
 
     async def get(self, id: str) -> Memory | None:
@@ -173,7 +175,7 @@ class UserMemory:
     async def list(self, after: str = "", limit: int | None = None) -> builtins.list[Memory]:
         """Memories in the order of their ids, past the id `after`: all, or at most `limit`."""
         start = self._prefix + after if after else ""
-        found = await self._backend.list(None, start, limit, self._prefix, only=self._is_current)
+        found = await self._backend.list(None, start, limit, self._prefix, predicate=self._is_current)
         return [self._memory(record) for record in found]
 
     async def export(self) -> str:
@@ -219,7 +221,7 @@ class UserMemory:
         def expired(record: Recalled) -> bool:
             return not self._is_current(record)
 
-        return len(await self._backend.forget_where(self._filter, prefix=self._prefix, only=expired))
+        return len(await self._backend.forget_where(self._filter, prefix=self._prefix, predicate=expired))
 
     async def _get(self, ids: Sequence[str]) -> builtins.list[Memory]:
         found = await self._backend.get([self._prefix + id for id in ids])

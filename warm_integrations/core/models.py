@@ -35,8 +35,8 @@ _VOCABULARY = "bert-base-uncased-vocab.txt"
 def _tokenizer() -> Any:
     from tokenizers import BertWordPieceTokenizer
 
-    pieces = files("warm_integrations.core").joinpath(_VOCABULARY).read_text("utf-8").split()
-    tokenizer = BertWordPieceTokenizer({piece: number for number, piece in enumerate(pieces)}, lowercase=True)
+    delete_batches = files("warm_integrations.core").joinpath(_VOCABULARY).read_text("utf-8").split()
+    tokenizer = BertWordPieceTokenizer({piece: number for number, piece in enumerate(delete_batches)}, lowercase=True)
     tokenizer.enable_truncation(MINILM_TOKENS)
     return tokenizer
 
@@ -140,17 +140,17 @@ class MiniLMEmbedder:
             return vectors
         model = _load(None if self.model is None else Path(self.model), self.dim)
         for row, text in enumerate(texts):
-            pieces = model.tokenizer.encode(text.encode("utf-8", "replace").decode())  # no lone surrogates
+            delete_batches = model.tokenizer.encode(text.encode("utf-8", "replace").decode())  # no lone surrogates
             given = {
-                "input_ids": pieces.ids,
-                "attention_mask": pieces.attention_mask,
-                "token_type_ids": pieces.type_ids,
+                "input_ids": delete_batches.ids,
+                "attention_mask": delete_batches.attention_mask,
+                "token_type_ids": delete_batches.type_ids,
             }
             feed = {name: np.array([given[name]], np.int64) for name in model.inputs}
             [hidden] = model.session.run([model.output], feed)
-            vectors[row] = np.average(hidden[0].astype(np.float64), axis=0, weights=pieces.attention_mask)
-        unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
+            vectors[row] = np.average(hidden[0].astype(np.float64), axis=0, weights=delete_batches.attention_mask)
+        unit_vector: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit_vector
 
     def embed_query(self, text: str) -> NDArray[np.float64]:
         """The vector of `text`, of length one: shape `(384,)`, float64."""

@@ -5,597 +5,35 @@
 # %% ../../nbs/core/paged.ipynb #a9181d55
 from __future__ import annotations
 
-import logging
-import os
 import re
-import secrets
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from .catalog import LogInfo, creation, digest, entry, list_logs, note
+from .batching import split_batches
+from .catalog import LogInfo, list_logs, metadata_document
 from .config import WarmConfig
-from .errors import WarmError
-from .garbage import without_collections
-from warm_integrations.core.store import (
-    MAX_BATCH,
-    MAX_BATCH_BYTES,
-    MAX_BATCH_NUMBERS,
-    MAX_BODY_BYTES,
-    MAX_DELETE,
-    MAX_K,
-    MAX_PAGE,
-    MAX_TEXT_BYTES,
-    Delete,
-    Document,
-    Hit,
-    Json,
-    Nearest,
-    Plan,
-    Put,
-    Row,
-    Scan,
-    best_passing,
-    connect,
-    is_slight,
-    matches,
-    metadata_bytes,
-    nearest_among,
-    to_json,
+from .connection import connect
+from .digests import digest
+from .json_text import Json
+from .log.items import Item
+from .log.reading import read_newest, search_items
+from .log.state import LogState
+from warm_integrations.core.log.writing import (
+    append_items,
+    clear_log,
+    item_groups,
+    pop_newest,
+    replace_items,
+    write_metadata,
 )
-from .words import joined, words
-
-T = TypeVar("T")
-_logger = logging.getLogger(__name__)
 
 # %% auto #0
-__all__ = ['T', 'MAX_CHUNK_CHARS', 'append_key', 'record_id', 'position_of', 'header_id', 'boundary_id', 'keeps_time', 'Clock',
-           'Item', 'records', 'batches', 'Found', 'Tail', 'pieces', 'catalogue_prefix', 'check_limit', 'AsyncPagedLog']
-
-# %% ../../nbs/core/paged.ipynb #628a2aa5
-_LATEST = (1 << 63) - 1
-_LAST_INDEX = (1 << 32) - 1
-
-
-def append_key(position: int, writer: str) -> str:
-    """What all ids of one append have in common, after the log's prefix: 28 characters."""
-    return f"{_LATEST - position:016x}{writer}"
-
-
-def record_id(prefix: str, append: str, index: int, part: int, parts: int) -> str:
-    """The id of one record of an item."""
-    return f"{prefix}{append}/{_LAST_INDEX - index:08x}/{part:03x}.{parts:03x}"
-
-
-def position_of(append: str) -> int:
-    """The position that an append key holds."""
-    return _LATEST - int(append[:16], 16)
-
-# %% ../../nbs/core/paged.ipynb #06d9c6ba
-def header_id(prefix: str, append: str) -> str:
-    """The id of the header that the first append of a log writes."""
-    return f"{prefix}!{append}"
-
-
-def boundary_id(prefix: str, append: str, number: int) -> str:
-    """The id of one record of the boundary that a replace writes."""
-    return f"{prefix}#{append}/{number:04x}"
-
-# %% ../../nbs/core/paged.ipynb #8011d1e3
-_TOLERANCE = 500_000  # microseconds that a clock may be wrong; machines that keep time differ by a few milliseconds
-
-
-def keeps_time(now: int, store_time: tuple[int, int] | None) -> bool:
-    """Whether the time `now` can be the store's, which lies between these two; if that is not known, it cannot."""
-    return store_time is not None and store_time[0] - _TOLERANCE <= now <= store_time[1] + _TOLERANCE
-
-
-class Clock:
-    """Gives out positions, each past all that it has seen; and a writer's name, new after a fork."""
-
-    __slots__ = ("_last", "_lock", "_process", "_writer")
-
-    def __init__(self) -> None:
-        self._last = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._process, self._writer = os.getpid(), secrets.token_hex(6)
-
-    def seen(self, position: int) -> None:
-        """Later positions will be past this one."""
-        with self._lock:
-            self._last = max(self._last, position)
-
-    def next(self, store_time: tuple[int, int] | None = None) -> str:
-        """The key of a new append: by the clock of this machine, or by the store's where the two differ."""
-        if self._process != os.getpid():  # forked: the lock may be held by a thread that stayed behind
-            self._begin()
-        now = time.time_ns() // 1000
-        if store_time is not None and not keeps_time(now, store_time):
-            now = store_time[0]
-        with self._lock:
-            self._last = max(now, self._last + 1)
-            return append_key(self._last, self._writer)
-
-# %% ../../nbs/core/paged.ipynb #f3784c23
-class Item(NamedTuple):
-    """A text to be kept, and what a search sees of it, if anything: a vector of shape `(dim,)`, and labels."""
-
-    text: str
-    words: str = ""
-    vector: Sequence[float] | None = None
-    labels: Mapping[str, Json] = {}  # never written to; a mapping proxy cannot be pickled
-
-
-def records(prefix: str, append: str, index: int, item: Item, chunk_chars: int) -> list[Document]:
-    """The documents of one item: its head, then its further parts."""
-    if len(item.text) <= chunk_chars:
-        return [Document(record_id(prefix, append, index, 0, 1), item.text, item.labels, item.words, item.vector)]
-    chunks = [item.text[i : i + chunk_chars] for i in range(0, len(item.text), chunk_chars)]
-    ids = [record_id(prefix, append, index, part, len(chunks)) for part in range(len(chunks))]
-    head = Document(ids[0], chunks[0], item.labels, item.words, item.vector)
-    return [head, *map(Document, ids[1:], chunks[1:])]
-
-# %% ../../nbs/core/paged.ipynb #0ac8f550
-def batches(groups: Sequence[list[Document]], dim: int) -> list[list[Document]]:
-    """Groups of documents packed, in order, into batches that a store takes at once; no group is divided.
-
-    `ValueError` where one group alone is too large.
-    """
-    most = min(MAX_BATCH, MAX_BATCH_NUMBERS // dim)
-    together = [document for group in groups for document in group]
-    if len(together) <= most and is_slight(together):
-        return [together]
-    packed: list[list[Document]] = [[]]
-    size = body = 0
-    for group in groups:
-        weights = [_weight(document, dim) for document in group]
-        more, more_body = (sum(column) for column in zip(*weights, strict=True))
-        if len(group) > most or more > MAX_BATCH_BYTES or more_body > MAX_BODY_BYTES:
-            raise ValueError(
-                f"an item of {len(group)} records and {more} bytes does not fit one batch"
-                f" ({most} records, {MAX_BATCH_BYTES} bytes); store it in smaller items"
-            )
-        if len(packed[-1]) + len(group) > most or size + more > MAX_BATCH_BYTES or body + more_body > MAX_BODY_BYTES:
-            packed.append([])
-            size = body = 0
-        packed[-1] += group
-        size, body = size + more, body + more_body
-    return packed
-
-# %% ../../nbs/core/paged.ipynb #5792ed45
-_NUMBER_BYTES = 25  # of a float in JSON, with its comma; the constant vector takes 2 for each number
-
-
-def _weight(document: Document, dim: int) -> tuple[int, int]:
-    """Bytes of text and metadata, which a batch limits, and of the whole request, at most."""
-    labels = to_json(dict(document.metadata)) if document.metadata else "{}"
-    size = metadata_bytes(document, labels) + len(document.id)
-    ranked = len(joined(words(document.text), MAX_TEXT_BYTES).encode())  # which warm-server gets in its place
-    text = max(len(document.text.encode()), ranked)
-    numbers = 2 * dim if document.vector is None else _NUMBER_BYTES * len(document.vector)
-    return size + text, size + max(len(to_json(document.text).encode()), ranked + 2) + numbers + 100
-
-# %% ../../nbs/core/paged.ipynb #785876ee
-_RECORD = re.compile(r"[0-9a-f]{28}/[0-9a-f]{8}/[0-9a-f]{3}\.[0-9a-f]{3}")
-_PLAUSIBLE = append_key(_LATEST // 2, "")  # a position past the year 100,000 is no clock's, but damage
-
-
-class Found(NamedTuple):
-    """An item as it was read: the ids of its records, head first, and its text."""
-
-    ids: Sequence[str]
-    text: str
-
-# %% ../../nbs/core/paged.ipynb #a15e429c
-class Tail:
-    """Reads a log from its newest item on. Feed it the pages of a scan."""
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-        self.cursor = ""  # the last id read
-        self.at_end = False
-        self.headers: list[str] = []
-        self.embedders: set[str] = set()  # that the headers name
-        self.newest = 0  # the newest position
-        self.boundaries: list[str] = []
-        self.skipped = 0
-        self._hides: dict[str, str] = {}  # append -> the newest of its items that a boundary hides
-        self._item, self._parts = "", 0
-        self._ids: list[str] = []
-        self._chunks: list[str] = []
-
-    def texts(self, rows: Sequence[Row], asked: int) -> Sequence[str]:
-        """The texts of the items that `feed` would give. Quick where each record is an item of its own."""
-        start = len(self.prefix)
-        first = next((n for n, row in enumerate(rows) if row.id[start : start + 1] not in "!#"), len(rows))
-        before = [item.text for item in self.feed(rows[:first], first)]  # headers and boundaries come first
-        rows, asked = rows[first:], asked - first
-        if not self._are_single(rows):
-            return [*before, *(item.text for item in self.feed(rows, asked))]
-        self.at_end, self.cursor = len(rows) < asked, rows[-1].id
-        self.newest = self.newest or position_of(rows[0].id[start:])
-        return [row.payload for row in rows]
-
-    def _are_single(self, rows: Sequence[Row]) -> bool:
-        if not rows or self._parts or self._hides:
-            return False
-        start = len(self.prefix)
-        newest, oldest = rows[0].id[start:], rows[-1].id[start:]
-        plausible = _RECORD.fullmatch(newest) and _RECORD.fullmatch(oldest) and newest >= _PLAUSIBLE and oldest < "8"
-        return bool(plausible) and {row.id[start + 37 :] for row in rows} == {"/000.001"}
-
-    def feed(self, rows: Sequence[Row], asked: int) -> Iterator[Found]:
-        """The items that are complete with this page, of which `asked` rows were wanted."""
-        self.at_end = len(rows) < asked
-        if rows:
-            self.cursor = rows[-1].id
-        start = len(self.prefix)
-        for row in rows:
-            name = row.id[start:]
-            if name.startswith("!"):
-                self.headers.append(row.id)
-                self.embedders.update(row.payload.split("\n") if row.payload else ())
-            elif name.startswith("#"):
-                self.boundaries.append(row.id)
-                self._hides.update((item[:28], item) for item in row.payload.split())
-            elif found := self._record(row, name):
-                yield found
-        if self.at_end:
-            self._begin("", 0)
-
-    def hides(self, name: str) -> bool:
-        """Whether a boundary hides this record, named without the log's prefix."""
-        return name[:37] >= self._hides.get(name[:28], "~")
-
-    def _record(self, row: Row, name: str) -> Found | None:
-        if not _RECORD.fullmatch(name) or not _PLAUSIBLE <= name < "8":
-            self.skipped += 1
-            return None
-        if not self.newest:
-            self.newest = position_of(name)
-        if self.hides(name):
-            return None
-        if name[37:] == "/000.001" and not self._parts:
-            return Found([row.id], row.payload)  # nearly every record: an item of its own
-        item, part, parts = name[:37], int(name[38:41], 16), int(name[42:], 16)
-        if item != self._item:
-            self._begin(item, parts)
-        if part != len(self._ids) or part >= parts:  # one is missing, so this item will never be complete
-            return None
-        self._ids.append(row.id)
-        self._chunks.append(row.payload)
-        if len(self._ids) < parts:
-            return None
-        self._parts = 0
-        return Found(self._ids, "".join(self._chunks))
-
-    def turn_aside(self) -> None:
-        """The next rows do not follow those that were read, which may have ended within an item."""
-        self._parts = 0
-
-    def _begin(self, item: str, parts: int) -> None:
-        if self._parts:  # the item before never became complete
-            self.skipped += 1
-        self._item, self._parts, self._ids, self._chunks = item, parts, [], []
-
-# %% ../../nbs/core/paged.ipynb #27a294e1
-@dataclass(slots=True)
-class _Log:
-    name: str
-    prefix: str  # of its records
-    place: str  # of its entry in the catalogue
-    page_size: int
-    chunk_chars: int
-    dim: int
-    atomic: bool
-    store_time: Callable[[], tuple[int, int] | None] = lambda: None
-    clock: Clock = field(default_factory=Clock)
-    known: bool = False  # once it has been read or written, an append over HTTP needs no read before it
-    exists: bool = False
-    newest: int = 0  # the newest position read
-    embedders: set[str] = field(default_factory=set)  # that its headers name
-    unfinished: bool = False  # a replace was interrupted before it had deleted what it replaced
-    skipped: int = 0
-
-    def learn(self, tail: Tail) -> None:
-        self.known, self.exists, self.unfinished = True, bool(tail.headers), bool(tail.boundaries)
-        self.newest, self.embedders = tail.newest, tail.embedders
-        self.clock.seen(tail.newest)
-
-    def wrote(self, items: Sequence[Item] = ()) -> None:
-        self.embedders = _embedders(items) | (self.embedders if self.exists else set())
-        self.known = self.exists = True
-
-    def must_look(self) -> bool:
-        return self.atomic or not self.known or not keeps_time(time.time_ns() // 1000, self.store_time())
-
-    def next(self) -> str:
-        return self.clock.next(self.store_time())
-
-    def count(self, skipped: int) -> None:
-        if skipped:
-            self.skipped += skipped
-            _logger.warning("damaged items passed over in the log %s: %d", self.prefix.rstrip("/"), skipped)
-
-# %% ../../nbs/core/paged.ipynb #380b1148
-def _head(log: _Log) -> Plan[Tail]:
-    """A tail that has read as far as the newest item."""
-    tail, size = Tail(log.prefix), 2
-    while not tail.newest and not tail.at_end:
-        rows = yield Scan(log.prefix, size, tail.cursor)
-        for _ in tail.feed(rows, size):
-            pass
-        size = log.page_size
-    return tail
-
-
-def _look(log: _Log) -> Plan[None]:
-    if log.must_look():
-        log.learn((yield from _head(log)))
-    if log.unfinished:
-        yield from _finish(log)
-
-# %% ../../nbs/core/paged.ipynb #0f0fb31e
-def _opening(log: _Log, append: str, items: Sequence[Item] = ()) -> list[Document]:
-    now, embedders = position_of(append), _embedders(items)
-    renewed = entry(log.place, log.name, now)
-    if log.exists and embedders <= log.embedders:
-        return renewed
-    header = Document(header_id(log.prefix, append), "\n".join(sorted(embedders)))
-    if log.exists:
-        return [header, *renewed]
-    # items without a header are those of a writer that did not know of a deletion
-    return [header, *renewed, creation(log.place, append, log.newest or now)]
-
-
-_EMBEDDER = "_warm_embedder"
-
-
-def _embedders(items: Sequence[Item]) -> set[str]:
-    return {str(item.labels[_EMBEDDER]) for item in items if item.labels and _EMBEDDER in item.labels}
-
-
-def _groups(log: _Log, append: str, items: Sequence[Item]) -> list[list[Document]]:
-    return [records(log.prefix, append, index, item, log.chunk_chars) for index, item in enumerate(items)]
-
-# %% ../../nbs/core/paged.ipynb #fa162506
-def _append(log: _Log, items: Sequence[Item]) -> Plan[None]:
-    yield from _look(log)
-    append = log.next()
-    for batch in batches([_opening(log, append, items), *_groups(log, append, items)], log.dim):
-        yield Put(batch)
-    log.wrote(items)  # learned only now that it is stored
-
-
-def _annotate(log: _Log, metadata: Document) -> Plan[None]:
-    log.known = False  # metadata alone, of a log that another writer has deleted, would belong to nothing
-    yield from _look(log)
-    append = log.next()
-    yield Put([*([] if log.exists else _opening(log, append)), metadata])
-    log.wrote()
-
-# %% ../../nbs/core/paged.ipynb #47083631
-def _newest(log: _Log, limit: int | None, parse: Callable[[str], Any]) -> Plan[list[Any]]:
-    while (found := (yield from _pages(log, limit, parse))) is None:
-        pass
-    return found[::-1]
-
-
-def _pages(log: _Log, limit: int | None, parse: Callable[[str], Any]) -> Plan[list[Any] | None]:
-    """The newest texts, newest first; `None` where the log was cleared or replaced between two pages."""
-    tail = Tail(log.prefix)
-    found: list[Any] = []
-    page = log.page_size
-    size = min((page if limit is None else min(limit, page)) + 1, MAX_PAGE)  # and 1 for the header
-    before_last, last = "", ""
-    while not tail.at_end and len(found) != limit:
-        rows: list[Row] = yield Scan(log.prefix, size, before_last)
-        if last and (not rows or rows[0].id != last):
-            return None
-        seen = 1 if last else 0
-        if len(rows) > 1:
-            before_last, last = rows[-2].id, rows[-1].id
-        with without_collections():
-            for text in tail.texts(rows[seen:], size - seen):
-                try:
-                    found.append(parse(text))
-                except ValueError:
-                    tail.skipped += 1
-                if len(found) == limit:
-                    break
-        page *= 4
-        size = min(page + 1, MAX_PAGE)
-    log.learn(tail)
-    log.count(tail.skipped)
-    return found
-
-# %% ../../nbs/core/paged.ipynb #b3c277e5
-def _pop(log: _Log, parse: Callable[[str], Any]) -> Plan[Any | None]:
-    while True:
-        tail, size, chosen = Tail(log.prefix), 2, None
-        while chosen is None and not tail.at_end:
-            rows = yield Scan(log.prefix, size, tail.cursor)
-            for item in tail.feed(rows, size):
-                try:
-                    value, chosen = parse(item.text), item
-                    break
-                except ValueError:
-                    tail.skipped += 1
-            size = log.page_size if size == 2 else min(4 * size, MAX_PAGE)
-        log.count(tail.skipped)
-        if chosen is None:
-            return None
-        removed = yield Delete(chosen.ids, claim=True)
-        if chosen.ids[0] in removed:
-            return value
-
-# %% ../../nbs/core/paged.ipynb #dd0f666c
-def _listing(log: _Log) -> Plan[tuple[Tail, list[str]]]:
-    """A tail that has read the whole log, and the ids of all records of items."""
-    tail, ids = Tail(log.prefix), []
-    while not tail.at_end:
-        rows = yield Scan(log.prefix, MAX_PAGE, tail.cursor)
-        for _ in tail.feed(rows, MAX_PAGE):
-            pass
-        ids += [row.id for row in rows if row.id[len(log.prefix)] not in "!#"]
-    log.learn(tail)
-    return tail, ids
-
-# %% ../../nbs/core/paged.ipynb #721041ba
-def pieces(ids: Sequence[str], item_chars: int) -> Iterator[Sequence[str]]:
-    """`ids` in pieces of at most 4,096, cut only between items: the first `item_chars` of an id name its item."""
-    start = 0
-    while start < len(ids):
-        end = min(start + MAX_DELETE, len(ids))
-        while end < len(ids) and ids[end][:item_chars] == ids[end - 1][:item_chars]:
-            end -= 1
-        yield ids[start:end]
-        start = end
-
-
-def _remove(log: _Log, ids: Sequence[str]) -> Plan[None]:
-    for piece in pieces(ids, len(log.prefix) + 37):
-        yield Delete(piece)
-
-# %% ../../nbs/core/paged.ipynb #277e4081
-def _clear(log: _Log, everything: bool = False) -> Plan[None]:
-    tail, ids = yield from _listing(log)
-    ids += tail.boundaries  # after what they hide
-    if everything:
-        catalogued = yield Scan(log.place, MAX_PAGE)
-        ids += [*tail.headers, *(row.id for row in catalogued)]
-    yield from _remove(log, ids)
-    log.exists, log.unfinished = log.exists and not everything, False
-
-# %% ../../nbs/core/paged.ipynb #19483870
-_HIDES_PER_RECORD = 1500
-
-
-def _boundary(log: _Log, append: str, ids: Sequence[str]) -> list[Document]:
-    newest: dict[str, str] = {}
-    for id in ids:  # newest first
-        name = id[len(log.prefix) :]
-        newest.setdefault(name[:28], name[:37])
-    names = list(newest.values())
-    starts = range(0, len(names), _HIDES_PER_RECORD)
-    texts = [" ".join(names[start : start + _HIDES_PER_RECORD]) for start in starts]
-    return [Document(boundary_id(log.prefix, append, number), text) for number, text in enumerate(texts)]
-
-# %% ../../nbs/core/paged.ipynb #b28a447c
-def _replace(log: _Log, items: Sequence[Item]) -> Plan[bool]:
-    tail, ids = yield from _listing(log)
-    append = log.next()
-    groups = [_opening(log, append, items), *_groups(log, append, items)]
-    boundary = [] if log.atomic else _boundary(log, append, ids)
-    packed = batches([*groups, *([document] for document in boundary)], log.dim)
-    if len(packed) > 1 and not log.atomic:
-        return False
-    for batch in packed:
-        yield Put(batch)
-    log.wrote(items)
-    try:
-        yield from _remove(log, [*ids, *tail.boundaries, *(document.id for document in boundary)])
-    except WarmError as error:
-        if log.atomic:
-            raise
-        # The replacement stands: what it replaced is hidden, and the next writer deletes it.
-        log.unfinished = True
-        _logger.warning("items that were replaced are still to be deleted: %s", error)
-    else:
-        log.unfinished = False
-    return True
-
-# %% ../../nbs/core/paged.ipynb #da113e2d
-def _finish(log: _Log) -> Plan[None]:
-    tail, ids = yield from _listing(log)
-    hidden = [id for id in ids if tail.hides(id[len(log.prefix) :])]
-    yield from _remove(log, [*hidden, *tail.boundaries])
-    log.unfinished = False
-
-# %% ../../nbs/core/paged.ipynb #c1edc12e
-def _search(
-    log: _Log, vector: Sequence[float], k: int, most: int, labels: Mapping[str, Json], parse: Callable[[str], Any]
-) -> Plan[list[tuple[Any, float]]]:
-    tail = yield from _head(log)
-    tail.turn_aside()
-    if not tail.newest:
-        return []
-    seen: dict[str, tuple[Any, float] | None] = {}
-
-    def take(hit: Hit) -> Plan[tuple[Any, float] | None]:
-        if hit.id not in seen:
-            seen[hit.id] = yield from _whole_item(tail, hit, parse)
-        return seen[hit.id]
-
-    found = yield from best_passing(lambda n: Nearest(vector, n, labels), k, most, 4, take)
-    if found is None:
-        found = yield from _search_all(log, vector, k, labels, parse)
-    else:
-        log.count(tail.skipped)
-    yield from _check_embedder(tail, vector, min(most, MAX_K), labels, bool(found))
-    return found
-
-
-def _whole_item(tail: Tail, hit: Hit, parse: Callable[[str], Any]) -> Plan[tuple[Any, float] | None]:
-    """The item of a head that was found, through `parse`; `None` where it is damaged or hidden."""
-    name = hit.id[len(tail.prefix) :]
-    rows = [Row(hit.id, hit.payload, {})]
-    if _RECORD.fullmatch(name) and not tail.hides(name) and (parts := int(name[-3:], 16)) > 1:
-        rows += yield Scan(tail.prefix, min(parts - 1, MAX_PAGE), hit.id)
-    for item in tail.feed(rows, len(rows)):
-        try:
-            return parse(item.text), hit.score
-        except ValueError:
-            tail.skipped += 1
-    return None
-
-
-def _search_all(
-    log: _Log, vector: Sequence[float], k: int, labels: Mapping[str, Json], parse: Callable[[str], Any]
-) -> Plan[list[tuple[Any, float]]]:
-    tail = Tail(log.prefix)
-    heads: set[str] = set()
-    found: dict[str, Any] = {}
-    while not tail.at_end:
-        rows = yield Scan(log.prefix, MAX_PAGE, tail.cursor)
-        heads.update(row.id for row in rows if matches(row.metadata, labels))
-        for item in tail.feed(rows, MAX_PAGE):
-            if item.ids[0] in heads:
-                try:
-                    found[item.ids[0]] = parse(item.text)
-                except ValueError:
-                    tail.skipped += 1
-    log.count(tail.skipped)
-    hits = yield from nearest_among(vector, list(found), k, labels)
-    return [(found[hit.id], hit.score) for hit in hits]
-
-# %% ../../nbs/core/paged.ipynb #9fc58882
-def _check_embedder(
-    tail: Tail, vector: Sequence[float], most: int, labels: Mapping[str, Json], found: bool
-) -> Plan[None]:
-    if _EMBEDDER not in labels:
-        return
-    mine, rest = labels[_EMBEDDER], {key: value for key, value in labels.items() if key != _EMBEDDER}
-    asked = [{**rest, _EMBEDDER: name} for name in sorted(tail.embedders - {mine})]
-    if rest and not (found and tail.headers):  # a writer that did not know of a deletion leaves no header
-        asked.append(rest)
-    others = set()
-    for filter in asked:
-        hits: list[Hit] = yield Nearest(vector, most, filter)
-        shown = (hit.metadata for hit in hits if not tail.hides(hit.id[len(tail.prefix) :]))
-        others |= {str(metadata[_EMBEDDER]) for metadata in shown if _EMBEDDER in metadata}
-    if others - {mine}:
-        named = ", ".join(sorted(others - {mine}))
-        raise WarmError("other_embedder", f"there are items that were embedded by {named}, not by {mine}")
+__all__ = ['MAX_CHUNK_CHARS', 'catalogue_prefix', 'check_limit', 'AsyncPagedLog']
 
 # %% ../../nbs/core/paged.ipynb #d42a3f90
 MAX_CHUNK_CHARS = 8000
-_FEW = 10  # items written at once, or a tenth of those read, are not worth to wake a thread
+_INLINE_ITEMS = 10  # items written at once, or a tenth of those read, are not worth to wake a thread
 
 
 def _whole(name: str, value: int, most: int, why: str) -> int:
@@ -649,7 +87,7 @@ class AsyncPagedLog:
         self.max_parts = _whole("max_parts", max_parts, most, why)
         self._store = connect(config)
         prefix = digest("log", config.collection, name) + "/"
-        self._log = _Log(
+        self._log = LogState(
             name,
             prefix,
             place=catalogue_prefix(config) + prefix,
@@ -694,7 +132,7 @@ class AsyncPagedLog:
             WarmError: when the store could not write.
         """
         if items := self._check(texts):
-            await self._store.write(_append(self._log, items), brief=len(items) <= _FEW)
+            await self._store.write(append_items(self._log, items), inline=len(items) <= _INLINE_ITEMS)
 
     async def newest(self, limit: int | None = None, parse: Callable[[str], Any] = str) -> list[Any]:
         """The newest `limit` texts, or all of them, oldest first, each through `parse`.
@@ -704,8 +142,8 @@ class AsyncPagedLog:
         check_limit(limit)
         if limit is not None and limit <= 0:
             return []
-        brief = limit is not None and limit <= 10 * _FEW
-        return await self._store.read(_newest(self._log, limit, parse), brief=brief)
+        inline = limit is not None and limit <= 10 * _INLINE_ITEMS
+        return await self._store.read(read_newest(self._log, limit, parse), inline=inline)
 
     async def pop(self, parse: Callable[[str], Any] = str) -> Any | None:
         """Remove the newest valid text and return it through `parse`; `None` from an empty log.
@@ -713,7 +151,7 @@ class AsyncPagedLog:
         Of several callers at once each gets another text. Where it stays unknown whether the text
         was removed, `WarmError("no_answer")` says so; another text is never taken in its place.
         """
-        return await self._store.write(_pop(self._log, parse), brief=True)
+        return await self._store.write(pop_newest(self._log, parse), inline=True)
 
     async def clear(self) -> None:
         """Remove every text that is there now; what is appended meanwhile stays.
@@ -721,7 +159,7 @@ class AsyncPagedLog:
         Atomic up to 4,096 records. Past that it goes from the newest to the oldest, so that an
         interruption leaves a readable beginning, and calling it again finishes.
         """
-        await self._store.write(_clear(self._log))
+        await self._store.write(clear_log(self._log))
 
     async def replace(self, texts: Sequence[str | Item]) -> bool:
         """Put `texts` in the place of all that is there now, at one moment; what is appended meanwhile stays.
@@ -729,7 +167,7 @@ class AsyncPagedLog:
         Returns:
             `False`, with nothing changed, where that does not fit one batch on a store without transactions.
         """
-        return await self._store.write(_replace(self._log, self._check(texts)))
+        return await self._store.write(replace_items(self._log, self._check(texts)))
 
     async def search(
         self, vector: Sequence[float], k: int, labels: Mapping[str, Json], parse: Callable[[str], Any] = str
@@ -744,20 +182,20 @@ class AsyncPagedLog:
                 have all other labels, but another embedder.
         """
         most = max(k, self._store.most_hits)
-        return await self._store.read(_search(self._log, vector, k, most, labels, parse))
+        return await self._store.read(search_items(self._log, vector, k, most, labels, parse))
 
     async def info(self) -> LogInfo | None:
         """What the catalogue knows of this log; `None` where nothing was ever written."""
-        found: list[LogInfo] = await self._store.read(list_logs(self._log.place), brief=True)
+        found: list[LogInfo] = await self._store.read(list_logs(self._log.place), inline=True)
         return found[0] if found else None
 
     async def set_metadata(self, metadata: Mapping[str, Json]) -> None:
         """Keep a JSON object with the log, in place of the one before. A log that does not exist comes to be."""
-        await self._store.write(_annotate(self._log, note(self._log.place, metadata)), brief=True)
+        await self._store.write(write_metadata(self._log, metadata_document(self._log.place, metadata)), inline=True)
 
     async def delete(self) -> None:
         """Remove the log with all that is kept of it."""
-        await self._store.write(_clear(self._log, everything=True))
+        await self._store.write(clear_log(self._log, everything=True))
 
     def _check(self, texts: Sequence[str | Item]) -> list[Item]:
         items = [text if isinstance(text, Item) else Item(text) for text in texts]
@@ -773,7 +211,7 @@ class AsyncPagedLog:
             if not item.text.isascii() and any("\ud800" <= c <= "\udfff" for c in item.text):
                 raise ValueError("a text with a lone surrogate cannot be stored; escape it first")
             if len(item.text) > self.chunk_chars:
-                batches(_groups(self._log, "0" * 28, [item]), self._log.dim)
+                split_batches(item_groups(self._log, "0" * 28, [item]), self._log.dim)
         return items
 
 

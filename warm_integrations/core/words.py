@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 # %% auto #0
-__all__ = ['MAX_WORD_CHARS', 'STOP_WORDS', 'normal', 'words', 'stem', 'telling_words', 'question_words', 'joined']
+__all__ = ['MAX_WORD_CHARS', 'STOP_WORDS', 'normal', 'words', 'stem', 'content_words', 'question_words', 'joined']
 
 # %% ../../nbs/core/words.ipynb #940016f2
 _LETTERS = str.maketrans(
@@ -146,14 +146,14 @@ STOP_WORDS = frozenset(
 )
 
 # %% ../../nbs/core/words.ipynb #1a4959e4
-def telling_words(text: str) -> list[str]:
+def content_words(text: str) -> list[str]:
     """The words of a text that are no stop words."""
     return [word for word in words(text) if word not in STOP_WORDS]
 
 
 def question_words(text: str) -> list[str]:
     """The words that a question is ranked by: its telling ones, or all where there are none."""
-    return telling_words(text) or words(text)
+    return content_words(text) or words(text)
 
 # %% ../../nbs/core/words.ipynb #80c2eb87
 def _uncut(word: str) -> str:

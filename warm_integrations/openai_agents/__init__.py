@@ -9,7 +9,8 @@ except ImportError as error:
     ) from error
 
 from ..core.memory import user_memory
-from .session import ItemError, ItemHit, SessionInfo, WarmSession
+from .items import ItemError
+from .session import ItemHit, SessionInfo, WarmSession
 from .tools import memory_tools
 
 __all__ = ["ItemError", "ItemHit", "SessionInfo", "WarmSession", "memory_tools", "user_memory"]

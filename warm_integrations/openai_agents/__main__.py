@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 from agents.memory import SQLiteSession
 
-from ..core.__main__ import add_store_options, store_settings
-from ..core.config import WarmConfig
-from ..core.errors import WarmError
-from ..core.paged import MAX_CHUNK_CHARS
-from .session import WarmSession, item_to_text
-
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
 
     Items = list[TResponseInputItem]
+from ..core.__main__ import add_store_options, store_settings
+from ..core.config import WarmConfig
+from ..core.errors import WarmError
+from ..core.paged import MAX_CHUNK_CHARS
+from .items import item_to_text
+from .session import WarmSession
 
 # %% auto #0
 __all__ = ['ITEMS_AT_ONCE', 'snapshot', 'rows_by_session', 'read_history', 'texts_of', 'write_history', 'main']

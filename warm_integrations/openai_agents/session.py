@@ -7,112 +7,32 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import msgspec
 from agents.memory import SessionABC, SessionSettings
 from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
-from pydantic import BaseModel
-
-from ..core.catalog import LogInfo, digest, escape_surrogates, list_logs
-from ..core.config import WarmConfig
-from ..core.embedder import embedder_name
-from ..core.masking import mask_fingerprint, masked
-from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, Item, catalogue_prefix, check_limit
-from ..core.store import MAX_DEPTH, MAX_K, MAX_TEXT_BYTES, MAX_TEXT_WORDS, Json, check_nesting, connect
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
     from typing_extensions import Self
 
     Items: TypeAlias = list[TResponseInputItem]
+from ..core.catalog import LogInfo, list_logs
+from ..core.config import WarmConfig
+from ..core.connection import connect
+from ..core.digests import digest
+from ..core.embedder import embedder_name
+from ..core.json_text import Json
+from ..core.limits import MAX_K, MAX_TEXT_BYTES
+from ..core.log.items import Item
+from ..core.masking import mask_fingerprint, masked
+from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, catalogue_prefix, check_limit
+from .items import item_to_text, item_words, text_to_item
 
 # %% auto #0
-__all__ = ['SessionInfo', 'ItemError', 'item_to_text', 'text_to_item', 'item_words', 'ItemHit', 'WarmSession']
-
-# %% ../../nbs/openai_agents/session.ipynb #95445a3d
-def _plain(value: object) -> object:
-    """The JSON form of what JSON does not know: that of a pydantic model, as the SDK itself takes it."""
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_unset=True, warnings=False)
-    raise TypeError(f"an item holds a {type(value).__name__}, which has no JSON form")
-
-
-class ItemError(ValueError, TypeError):
-    """An item that cannot be stored as JSON. Nothing of its append was written."""
-
-# %% ../../nbs/openai_agents/session.ipynb #d6e425d2
-_decode: Callable[[str | bytes], Any] = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-def item_to_text(item: TResponseInputItem) -> str:
-    """An item as JSON text. `ItemError`, which is a `ValueError`, for what has no JSON form."""
-    try:  # the quick way is right where its text gives the item back; each bracket may be one more level
-        encoded = msgspec.json.encode(item)
-        deep = encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH
-        if not deep and encoded[:1] == b"{" and _decode(encoded) == item:
-            return encoded.decode()
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        pass
-    return _item_to_text_slowly(item)
-
-
-def _item_to_text_slowly(item: TResponseInputItem) -> str:
-    try:
-        check_nesting(item)
-        text = json.dumps(item, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        text = escape_surrogates(text)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ItemError(f"cannot store an item: {error}") from None
-    if not text.startswith("{"):
-        raise ItemError(f"an item is a JSON object, not a {type(item).__name__}")
-    return text
-
-# %% ../../nbs/openai_agents/session.ipynb #503746f7
-def text_to_item(text: str) -> TResponseInputItem:
-    """The item of a JSON text. `ValueError` where the text is damaged."""
-    try:
-        item: TResponseInputItem = _decode(text)
-        return item
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return _decode_slowly(text)
-
-
-def _decode_slowly(text: str) -> TResponseInputItem:
-    """`json` reads lone surrogates, too; what is left is damage."""
-    try:
-        item = json.loads(text)
-    except RecursionError:
-        raise ValueError("an item is nested too deeply") from None
-    if not isinstance(item, dict):
-        raise ValueError("an item is a JSON object")
-    return cast("TResponseInputItem", item)
-
-# %% ../../nbs/openai_agents/session.ipynb #060724e1
-def item_words(item: Mapping[str, Any]) -> str:
-    """The words of an item that a person would look for: message text, tool arguments and tool output."""
-    found: list[str] = []
-
-    def collect(value: object) -> None:
-        if isinstance(value, str):
-            found.append(value)
-        elif isinstance(value, Mapping):
-            for key in ("content", "text", "summary", "arguments", "output", "refusal", "transcript"):
-                collect(value.get(key))
-        elif isinstance(value, Sequence):
-            for inner in value:
-                collect(inner)
-
-    collect(item)
-    return _fit(" ".join(found))
-
-
-def _fit(words: str) -> str:
-    """As much of a text as a store can rank."""
-    words = " ".join(words.split()[:MAX_TEXT_WORDS])
-    return words.encode("utf-8", "ignore")[:MAX_TEXT_BYTES].decode("utf-8", "ignore")
+__all__ = ['SessionInfo', 'ItemHit', 'WarmSession']
 
 # %% ../../nbs/openai_agents/session.ipynb #f7a9db96
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from zoneinfo import ZoneInfo
 
 from agents import ModelBehaviorError, RunContextWrapper, Tool, function_tool
 
-from ..core.backend import AsyncWarmBackend, WarmBackend
+from ..core.backend import AsyncWarmBackend
+from ..core.blocking import WarmBackend
 from ..core.config import WarmConfig
 from ..core.errors import WarmError
 from ..core.memory import Memory, UserMemory

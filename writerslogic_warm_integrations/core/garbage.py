@@ -1,1 +1,0 @@
-from warm_integrations.core.garbage import *

@@ -1,1 +1,0 @@
-from warm_integrations.core.http_store import *

@@ -1,1 +1,0 @@
-from warm_integrations.core.sqlite_store import *

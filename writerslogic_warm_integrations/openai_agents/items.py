@@ -1,0 +1,1 @@
+from warm_integrations.openai_agents.items import *
