@@ -514,16 +514,16 @@ async def test_what_is_passed_over_costs_no_hit(backend: AsyncWarmBackend, crowd
     await backend.remember([Record(question, {"user": "another", "live": True}, id="u/z")])
     await backend.remember([Record(question, {**own, "live": True}, id="w/x")] if prefix else [])
     for k in (1, 5):
-        found = await backend.recall(question, k, own, prefix=prefix, only=is_live)
+        found = await backend.recall(question, k, own, prefix=prefix, predicate=is_live)
         assert ids(found)[0] == "u/x"
         assert set(ids(found)) <= {"u/x", "u/y"}
         assert [record.score for record in found] == sorted((record.score for record in found), reverse=True)
-        near = await backend.similar("current project", k, own, prefix=prefix, only=is_live)
+        near = await backend.similar("current project", k, own, prefix=prefix, predicate=is_live)
         assert ids(near) == ["u/x", "u/y"][:k]
         assert (near[0].text, near[0].metadata) == (lives["u/x"], {**own, "live": True})
-    [alone] = await backend.similar(lives["u/y"], 1, own, prefix=prefix, only=is_live)
+    [alone] = await backend.similar(lives["u/y"], 1, own, prefix=prefix, predicate=is_live)
     assert (alone.id, alone.score) == ("u/y", pytest.approx(1, abs=1e-5))
-    assert await backend.recall(question, 5, own, prefix=prefix, only=lambda record: False) == []
+    assert await backend.recall(question, 5, own, prefix=prefix, predicate=lambda record: False) == []
 
 
 async def test_what_passes_is_ranked_as_if_it_were_alone(config: WarmConfig) -> None:
@@ -533,10 +533,10 @@ async def test_what_passes_is_ranked_as_if_it_were_alone(config: WarmConfig) -> 
     asked = QUESTIONS[::8]
     await among.remember([*live, *(Record(f"{question} {i}") for question, _ in asked for i in range(150))])
     for question, right in asked:
-        expected, found = await alone.recall(question, 5), await among.recall(question, 5, only=is_live)
+        expected, found = await alone.recall(question, 5), await among.recall(question, 5, predicate=is_live)
         assert ids(found)[0] == ids(expected)[0] == right
         assert len(found) == 5
-        expected, found = await alone.similar(question, 5), await among.similar(question, 5, only=is_live)
+        expected, found = await alone.similar(question, 5), await among.similar(question, 5, predicate=is_live)
         assert ids(found) == ids(expected)
         assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-5)
 
@@ -549,13 +549,13 @@ async def test_requests_of_a_recall_that_passes_over_many(proxied: tuple[Proxy, 
     await backend.recall("boat", 1)
     for prefix, pages, passed in (("", 3, 1200), ("a/", 3, 1200), ("a/26", 1, 100)):
         proxy.reset()
-        found = await backend.similar("boat", 5, prefix=prefix, only=is_live)
+        found = await backend.similar("boat", 5, prefix=prefix, predicate=is_live)
         assert {(record.text, record.id[: len(prefix)]) for record in found} == {("a boat and much else", prefix)}
         assert len(found) == 5
         ranked = ["POST query"] * 4  # of 5, 20, 80 and 100 records
         assert proxy.calls == [*ranked, *["GET documents"] * pages, *["POST query"] * (1 + passed // 1000)]
     proxy.reset()
-    assert ids(await backend.recall("boat", 1, only=lambda record: record.id == "a/2699")) == ["a/2699"]
+    assert ids(await backend.recall("boat", 1, predicate=lambda record: record.id == "a/2699")) == ["a/2699"]
     assert proxy.calls == ["POST recall"] * 5 + ["GET documents"] * 3 + ["POST query"]
 
 
@@ -585,7 +585,7 @@ async def test_another_process_that_changes_the_embedder_is_noticed(config: Warm
     program = """
 import asyncio, sys
 from warm_integrations.core import HashingEmbedder, WarmConfig
-from warm_integrations.core.backend import reembed
+from warm_integrations.core.reembedding import reembed
 class Other(HashingEmbedder):
     revision = "other"
 config = WarmConfig(url=sys.argv[1], tenant_id=sys.argv[2], embedder=Other())

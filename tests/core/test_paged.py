@@ -297,9 +297,9 @@ async def test_a_replace_that_does_not_fit_one_batch(config: WarmConfig) -> None
 async def test_a_replace_of_many_appends_names_them_all(config: WarmConfig) -> None:
     log = log_of(config)
     keys = [log._log.clock.next() for _ in range(2000)]
-    from warm_integrations.core.paged import records
+    from warm_integrations.core.log.items import item_documents
 
-    documents = [d for key in keys for d in records(log._log.prefix, key, 0, Item("old"), 8000)]
+    documents = [d for key in keys for d in item_documents(log._log.prefix, key, 0, Item("old"), 8000)]
     for start in range(0, 2000, 1000):
         await connect(config).write(single(Put(documents[start : start + 1000])))
     log._log.atomic = False

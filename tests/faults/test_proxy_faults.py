@@ -32,7 +32,7 @@ def _counted(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("paged", "catalog", "backend"):
+    for module in ("batching", "log.reading", "log.writing", "catalog", "backend"):
         for name, value in FEW.items():
             monkeypatch.setattr(f"warm_integrations.core.{module}.{name}", value, raising=False)
 

@@ -251,7 +251,7 @@ async def test_tls_to_a_server_without_it(server: LocalServer, call: Any, log: L
 
 
 @pytest.fixture
-async def cache(proxy: Proxy) -> AsyncIterator[asyncio.Event]:
+async def held(proxy: Proxy) -> AsyncIterator[asyncio.Event]:
     """The proxy holds every answer back; the event says that a request has come."""
     reached, go_on, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
@@ -264,25 +264,23 @@ async def cache(proxy: Proxy) -> AsyncIterator[asyncio.Event]:
     go_on.set()
 
 
-async def test_a_call_that_is_cancelled(proxy: Proxy, cache: asyncio.Event, call: Any, log: Log) -> None:
+async def test_a_call_that_is_cancelled(proxy: Proxy, held: asyncio.Event, call: Any, log: Log) -> None:
     task = asyncio.ensure_future(call(config(proxy.url)))
-    await cache.wait()
+    await held.wait()
     task.cancel()
     error = await failure(task)
     assert_kept_secret(error, log)
 
 
 async def test_a_call_that_takes_too_long_for_its_caller(
-    proxy: Proxy, cache: asyncio.Event, call: Any, log: Log
+    proxy: Proxy, held: asyncio.Event, call: Any, log: Log
 ) -> None:
     error = await failure(asyncio.wait_for(call(config(proxy.url)), 0.3))
     assert isinstance(error, (asyncio.TimeoutError, WarmError))
     assert_kept_secret(error, log)
 
 
-async def test_calls_that_wait_for_a_connection_in_vain(
-    proxy: Proxy, cache: asyncio.Event, call: Any, log: Log
-) -> None:
+async def test_calls_that_wait_for_a_connection_in_vain(proxy: Proxy, held: asyncio.Event, call: Any, log: Log) -> None:
     crowded = config(proxy.url, concurrency=1, timeout=0.3)
     for error in await asyncio.gather(*(failure(call(crowded)) for _ in range(3))):
         assert isinstance(error, WarmError)

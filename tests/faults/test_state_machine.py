@@ -22,8 +22,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from warm_integrations.core import masking, paged
+from warm_integrations.core import clock, masking
 from warm_integrations.core.connection import connect
+from warm_integrations.core.log import state
 from warm_integrations.core.stores.interface import Scan, single
 from warm_integrations.openai_agents import ItemError, WarmSession
 from warm_integrations.openai_agents.items import item_words
@@ -173,7 +174,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(number=which, hours=st.sampled_from([-5, 1]))
     def change_the_clock(self, number, hours):
         self.clock_is_right = False
-        paged.time.offset = hours * 3600 * 10**9
+        clock.time.offset = hours * 3600 * 10**9
 
     @rule(number=which, metadata=metadata)
     def set_metadata(self, number, metadata):
@@ -204,7 +205,7 @@ class Sessions(RuleBasedStateMachine):
             self.run(self.writers[number].clear_session())
 
     def teardown(self):
-        paged.time.offset = 0
+        clock.time.offset = 0
         self.run(WarmSession(self.name, self.config).delete())
 
 
@@ -218,7 +219,9 @@ class Clock:
 
 
 def test_sequences_of_calls_against_a_plain_list(config, monkeypatch):
-    monkeypatch.setattr(paged, "time", Clock())
+    skewed = Clock()
+    for module in (clock, state):
+        monkeypatch.setattr(module, "time", skewed)
     loop = asyncio.new_event_loop()
     members = {"config": config, "loop": loop, "names": count()}
     machine = type("Sessions", (Sessions,), members)
