@@ -19,8 +19,8 @@ import pytest
 
 from warm_integrations.core import AsyncWarmBackend, HashingEmbedder, Record, WarmConfig, WarmError
 from warm_integrations.core.connection import connect
-from warm_integrations.core.embedder import _held, _word_vector
-from warm_integrations.core.masking import mask_matrix
+from warm_integrations.core.embedder import _word_vector
+from warm_integrations.core.masking import _cache, mask_matrix
 from warm_integrations.core.reembedding import reembed
 from warm_integrations.core.stores.interface import Document, Put, Recall, single
 from warm_integrations.core.stores.ranking import Candidates
@@ -154,9 +154,9 @@ def test_rotations_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("warm_integrations.core.masking._MAX_CACHE_BYTES", 3 * 64 * 64 * 8)
     for number in range(10):
         mask_matrix(f"key {number}", 64)
-    assert len(_held) == 3
+    assert len(_cache) == 3
     large = mask_matrix("key", 200)  # alone past the bound
-    assert list(_held.values()) == [large]
+    assert list(_cache.values()) == [large]
     assert mask_matrix("key", 200) is large
 
 
