@@ -77,23 +77,22 @@ def _word_vector(word: str, dim: int) -> tuple[NDArray[np.int64], NDArray[np.flo
     slots, values = zip(*found, strict=True)
     return np.array(slots), np.array(values) * (0.2 if word in STOP_WORDS else 1.0)
 
-# %% ../../nbs/core/embedder.ipynb #c3998523
+# %% ../../nbs/core/embedder.ipynb #31b6f137
 def _text_vector(text: str, dim: int) -> NDArray[np.float64]:
     """The vector of a text, of any length but zero: shape `(dim,)`."""
     import numpy as np
 
-    vector = np.zeros(dim)
-    counts = Counter(words(text))
-    if counts:
+    if counts := Counter(words(text)):
         parts = [_word_vector(word, dim) for word in counts]
         weights = [values * (1 + math.log(n)) for (_, values), n in zip(parts, counts.values(), strict=True)]
         slots = np.concatenate([slots for slots, _ in parts])
-        vector = np.bincount(slots, np.concatenate(weights), dim)
-    if np.abs(vector).max() < 1e-9:  # no word, or all cancelled
-        vector = np.zeros(dim)
-        for slot, sign in _slots("t " + text, 4, dim):
-            vector[slot] = sign
-    return vector
+        vector: NDArray[np.float64] = np.bincount(slots, np.concatenate(weights), dim)
+        if np.abs(vector).max() >= 1e-9:  # else all features cancelled each other
+            return vector
+    fallback = np.zeros(dim)
+    for slot, sign in _slots("t " + text, 4, dim):
+        fallback[slot] = sign
+    return fallback
 
 # %% ../../nbs/core/embedder.ipynb #8af1304a
 @dataclass(frozen=True)
