@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,20 @@ from warm_integrations.core.stores.interface import (
 def vector(seed: int, dim: int = 384) -> list[float]:
     numbers = random.Random(seed)
     return [numbers.gauss(0, 1) for _ in range(dim)]
+
+
+@pytest.mark.parametrize(
+    ("use", "loaded"),
+    [
+        ("", set()),
+        ('connect(WarmConfig(url="sqlite://"))', {"sqlite3"}),
+        ('connect(WarmConfig(url="http://h"))', {"httpx"}),
+    ],
+)
+def test_only_the_store_in_use_is_imported(use: str, loaded: set[str]) -> None:
+    code = f"import sys; from warm_integrations.core import WarmConfig, connect; {use or 'pass'}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"sqlite3", "httpx"} & set(done.stdout.split()) == loaded
 
 
 NOTES = [

@@ -3,14 +3,13 @@
 from .backend import AsyncWarmBackend
 from .blocking import WarmBackend
 from .config import WarmConfig
-from .connection import connect
+from .connection import connect, drop_memory
 from .embedder import Embedder, HashingEmbedder
 from .errors import WarmError
 from .memory import Memory, UserMemory, user_memory
 from .paged import AsyncPagedLog
 from .records import Recalled, Record
 from .reembedding import reembed
-from .stores.sqlite.connections import drop_memory
 
 __all__ = [
     "AsyncPagedLog",

@@ -30,17 +30,17 @@ from .embedder import Embedder, HashingEmbedder
 # %% auto #0
 __all__ = ['Settings', 'WarmConfig']
 
-# %% ../../nbs/core/config.ipynb #d4b9e5a5
-_FORMS = (
-    "sqlite:///file.db, sqlite://, sqlite://?name=any, http://host:port, https://host:port or unix:///path/to/socket"
-)
-
-
+# %% ../../nbs/core/config.ipynb #23d8fe37
 def _check_options(options: dict[str, str], in_memory: bool) -> None:
     if set(options) - {"synchronous", "name" if in_memory else ""} or not options.get("name", "any"):
         raise ValueError("a sqlite url takes the option synchronous, and sqlite:// also a name: sqlite://?name=any")
     if options.get("synchronous", "full") not in ("full", "normal"):
         raise ValueError("a sqlite url takes ?synchronous=full (the default) or ?synchronous=normal")
+
+# %% ../../nbs/core/config.ipynb #d4b9e5a5
+_FORMS = (
+    "sqlite:///file.db, sqlite://, sqlite://?name=any, http://host:port, https://host:port or unix:///path/to/socket"
+)
 
 
 def _check_url(url: str) -> str:
@@ -58,6 +58,50 @@ def _check_url(url: str) -> str:
     if parts.scheme == "unix" and not parts.netloc and len(parts.path) > 1 and not parts.query:
         return url
     raise ValueError(f"allowed: {_FORMS}")
+
+# %% ../../nbs/core/config.ipynb #a33453c7
+def _folder_of(url: str) -> str:
+    """The current directory, where `url` names a file relative to it; else an empty text."""
+    parts = urlsplit(url)
+    relative = parts.scheme == "sqlite" and parts.path and not os.path.isabs(unquote(parts.path[1:]))
+    return os.getcwd() if relative else ""
+
+
+def _database_path(url: str, folder: str) -> str | None:
+    """The absolute path of the file that `url` names, `None` where it names none."""
+    parts = urlsplit(url)
+    if parts.scheme != "sqlite" or not parts.path:
+        return None
+    return os.path.abspath(os.path.join(folder, unquote(parts.path[1:])))
+
+# %% ../../nbs/core/config.ipynb #7c6d9dae
+def _check_tenant(tenant: str | None) -> str | None:
+    if tenant is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", tenant):
+        raise ValueError("allowed: 1 to 64 of A-Z, a-z, 0-9, _ and -")
+    return tenant
+
+
+def _check_key(key: SecretStr | None) -> SecretStr | None:
+    if key is not None and not re.fullmatch("[!-~]+", key.get_secret_value()):
+        raise ValueError("allowed: ASCII characters without blanks; a key read from a file may end in a line break")
+    return key
+
+# %% ../../nbs/core/config.ipynb #6075e87d
+def _check_embedder(embedder: object) -> object:
+    if not isinstance(embedder, Embedder) or not isinstance(embedder.dim, int):
+        raise ValueError("allowed: an object with dim, embed_documents and embed_query")
+    return embedder
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
+
+# %% ../../nbs/core/config.ipynb #d00f0761
+def _check_text_queries(text_queries: bool, scheme: str, *, masked: bool) -> None:
+    if text_queries and masked:
+        raise ValueError("text_queries sends text in clear, so it cannot be combined with zero_trust_key; choose one")
+    if text_queries and scheme == "sqlite":
+        raise ValueError("text_queries needs a warm-server with local models; the embedded store has none")
 
 # %% ../../nbs/core/config.ipynb #5e7a91c4
 class Settings(TypedDict, total=False):
@@ -77,14 +121,14 @@ class Settings(TypedDict, total=False):
     retries: int
     concurrency: int
 
-# %% ../../nbs/core/config.ipynb #73e017fb
+# %% ../../nbs/core/config.ipynb #32e30d4b
 def _explained(error: ValidationError) -> str:
     """Each wrong setting with its variable and what is allowed, and no value."""
     wrong = [(".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")) for one in error.errors()]
     settings = (f"{name} (WARM_{name.upper()}): {message}" if name else message for name, message in wrong)
     return f"WarmConfig cannot be made of this: {'; '.join(settings)}"
 
-
+# %% ../../nbs/core/config.ipynb #73e017fb
 class WarmConfig(BaseSettings):
     """Where things are kept, and how. Immutable and hashable; wrong values raise `ValueError`.
 
@@ -118,7 +162,7 @@ class WarmConfig(BaseSettings):
     text_queries: bool = False
     "Send text and let the service embed it; needs a warm-server with its `local-models` stages."
     zero_trust_key: SecretStr | None = None
-    "Turn vectors by a secret rotation before they leave: obfuscation, not encryption."
+    "Obfuscation, not encryption: vectors are turned by a secret rotation before they leave. Never shown."
     max_fetch: int = Field(default=100, ge=1, le=1000)
     "The most records that one ranked query asks for: at most the server's `--max-top-k`."
     overfetch: int = Field(default=4, ge=1, le=100)
@@ -134,6 +178,12 @@ class WarmConfig(BaseSettings):
 
     _folder: str = PrivateAttr("")
 
+    _check_url = field_validator("url")(_check_url)
+    _check_tenant = field_validator("tenant_id")(_check_tenant)
+    _check_key = field_validator("api_key")(_check_key)
+    _check_embedder = field_validator("embedder")(_check_embedder)
+    _absolute = field_validator("ca_file")(_absolute)
+
     def __init__(self, **values: Unpack[Settings]) -> None:
         try:
             super().__init__(**values)
@@ -145,48 +195,11 @@ class WarmConfig(BaseSettings):
 
     def model_post_init(self, context: Any) -> None:
         """Remember the current directory, where the url is relative to it."""
-        if self.path is not None and not os.path.isabs(unquote(urlsplit(self.url).path[1:])):
-            self._folder = os.getcwd()
-
-    @field_validator("ca_file")
-    @classmethod
-    def _ca_file(cls, ca_file: Path | None) -> Path | None:
-        return None if ca_file is None else ca_file.absolute()
-
-    @field_validator("url")
-    @classmethod
-    def _url(cls, url: str) -> str:
-        return _check_url(url)
-
-    @field_validator("tenant_id")
-    @classmethod
-    def _tenant(cls, tenant: str | None) -> str | None:
-        if tenant is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", tenant):
-            raise ValueError("allowed: 1 to 64 of A-Z, a-z, 0-9, _ and -")
-        return tenant
-
-    @field_validator("api_key")
-    @classmethod
-    def _key(cls, key: SecretStr | None) -> SecretStr | None:
-        if key is not None and not re.fullmatch("[!-~]+", key.get_secret_value()):
-            raise ValueError("allowed: ASCII characters without blanks; a key read from a file may end in a line break")
-        return key
-
-    @field_validator("embedder")
-    @classmethod
-    def _embedder(cls, embedder: object) -> object:
-        if not isinstance(embedder, Embedder) or not isinstance(embedder.dim, int):
-            raise ValueError("allowed: an object with dim, embed_documents and embed_query")
-        return embedder
+        self._folder = _folder_of(self.url)
 
     @model_validator(mode="after")
-    def _together(self) -> WarmConfig:
-        if self.text_queries and self.zero_trust_key is not None:
-            raise ValueError(
-                "text_queries sends text in clear, so it cannot be combined with zero_trust_key; choose one"
-            )
-        if self.text_queries and self.scheme == "sqlite":
-            raise ValueError("text_queries needs a warm-server with local models; the embedded store has none")
+    def _check_together(self) -> WarmConfig:
+        _check_text_queries(self.text_queries, self.scheme, masked=self.zero_trust_key is not None)
         return self
 
     @property
@@ -200,7 +213,4 @@ class WarmConfig(BaseSettings):
 
         A relative one begins at the directory that was current when the configuration was made.
         """
-        parts = urlsplit(self.url)
-        if parts.scheme != "sqlite" or not parts.path:
-            return None
-        return os.path.abspath(os.path.join(self._folder, unquote(parts.path[1:])))
+        return _database_path(self.url, self._folder)

@@ -11,14 +11,9 @@ from .config import WarmConfig
 from .stores.interface import Store
 
 # %% auto #0
-__all__ = ['connect']
+__all__ = ['connect', 'drop_memory']
 
 # %% ../../nbs/core/connection.ipynb #97ec51d6
-def connect(config: WarmConfig) -> Store:
-    """The store that `config.url` names. Nothing is opened before the first use."""
-    return _store(config, config.path)
-
-
 @lru_cache(maxsize=512)
 def _store(config: WarmConfig, path: str | None) -> Store:
     if config.scheme == "sqlite":
@@ -28,3 +23,18 @@ def _store(config: WarmConfig, path: str | None) -> Store:
     from warm_integrations.core.stores.http.store import HttpStore
 
     return HttpStore(config)
+
+
+def connect(config: WarmConfig) -> Store:
+    """The store that `config.url` names. Nothing is opened before the first use."""
+    return _store(config, config.path)
+
+# %% ../../nbs/core/connection.ipynb #1dda3ad4
+def drop_memory(config: WarmConfig) -> None:
+    """Free the store in memory that `config` names, with all that it holds; used again, it begins empty.
+
+    `ValueError` for a store that is not in memory.
+    """
+    from warm_integrations.core.stores.sqlite.connections import drop_memory
+
+    drop_memory(config)

@@ -5,6 +5,8 @@
 # %% ../../nbs/core/errors.ipynb #4be5b51c
 from __future__ import annotations
 
+from functools import partial
+
 # %% auto #0
 __all__ = ['NEXT_STEP', 'WarmError', 'invalid_request']
 
@@ -14,8 +16,8 @@ NEXT_STEP = {
     "forbidden": "Use a key with the scopes 'read' and 'write'.",
     "tenant_forbidden": "Use a key for this tenant, or the tenant_id that the key belongs to.",
     "unreachable": "Check WARM_URL, and that warm-server runs there; docs/SERVER.md says how to start it.",
-    "no_answer": "The request was sent but no answer came, so it may have been carried out: read before you repeat it.",
-    "mutation_committed": "It was carried out, but not all that should follow: do the same again.",
+    "no_answer": "The request was sent but no answer came, so it may have taken effect: read before you repeat it.",
+    "mutation_committed": "The write was committed, but a later step failed: repeat the same request.",
     "untrusted": "Set WARM_CA_FILE, or WarmConfig(ca_file=...), to this server's authority, or renew its certificate.",
     "not_warm_server": "Check WARM_URL: what answers there does not speak warm-server's API.",
     "quota_exceeded": "Delete documents, or raise the server's --max-documents-per-tenant.",
@@ -33,19 +35,24 @@ NEXT_STEP = {
     "newer_store": "Install a newer writerslogic-warm-integrations; the file was left as it is.",
     "older_store": "It was made before the first release, and was left as it is: choose another path in the url.",
     "damaged": "Restore the file from a backup, or run sqlite3's .recover on a copy of it.",
-    "mixed_embedders": "Use that embedder, or run: python -m warm_integrations.core reembed",
-    "other_embedder": "Search with the embedder that the session was written with, or write it anew.",
+    "other_embedder": "Use that embedder; or, for memories, run: python -m warm_integrations.core reembed",
     "database": "Look the message up at https://sqlite.org/rescode.html; nothing of this write was kept.",
 }
 
-
+# %% ../../nbs/core/errors.ipynb #22c6cbf2
 def _general_step(status: int | None) -> str:
-    """What to do about a code that only warm-server knows."""
+    """What to do about a code that is not in `NEXT_STEP`."""
     if status in (408, 409, 429, 503):
         return "Try again later."
     if status is not None and status >= 500:
-        return "Look for the request in the server's log, and read before you repeat it: it may have been carried out."
+        return "Look for the request in the server's log, and read before you repeat it: it may have taken effect."
     return "Correct what was asked for; nothing of it was done."
+
+# %% ../../nbs/core/errors.ipynb #d7f145bb
+def _next_step(code: str, detail: str, status: int | None) -> str:
+    if "must have exactly" in detail:
+        code = "wrong_dimension"
+    return NEXT_STEP.get(code) or _general_step(status)
 
 # %% ../../nbs/core/errors.ipynb #b298f81b
 class WarmError(Exception):
@@ -64,7 +71,7 @@ class WarmError(Exception):
         self.code, self.detail, self.status, self.request_id = code, detail, status, request_id
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.code, self.detail, self.status, self.request_id)
+        return partial(WarmError, status=self.status, request_id=self.request_id), (self.code, self.detail)
 
     def __str__(self) -> str:
         facts = [self.code]
@@ -72,15 +79,9 @@ class WarmError(Exception):
             facts.append(f"status {self.status}")
         if self.request_id is not None:
             facts.append(f"request {self.request_id}")
-        # warm-server has one code for all unacceptable values, so this hint, and only it, looks at the words
-        code = "wrong_dimension" if "must have exactly" in self.detail else self.code
-        return f"{self.detail} ({', '.join(facts)}). {NEXT_STEP.get(code) or _general_step(self.status)}"
-
-
-def _rebuild(code: str, detail: str, status: int | None, request_id: str | None) -> WarmError:
-    return WarmError(code, detail, status=status, request_id=request_id)
+        return f"{self.detail} ({', '.join(facts)}). {_next_step(self.code, self.detail, self.status)}"
 
 # %% ../../nbs/core/errors.ipynb #b7d51620
 def invalid_request(detail: str) -> WarmError:
-    """The error for a request that is not acceptable: nothing of it was carried out."""
+    """The error for a request that is not acceptable: nothing was written."""
     return WarmError("invalid_request", detail, status=422)

@@ -19,13 +19,13 @@ def canonical(value: Json) -> str:
     """A JSON text that is the same for equal JSON values, and differs for others."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
-
+# %% ../../nbs/core/filters.ipynb #92b44c36
 def matches(metadata: Mapping[str, Json] | None, filter: Mapping[str, Json]) -> bool:
     """Whether `metadata` has every key of `filter` with an equal JSON value."""
     metadata = metadata or {}
     return all(key in metadata and canonical(metadata[key]) == canonical(value) for key, value in filter.items())
 
-
+# %% ../../nbs/core/filters.ipynb #7e6926fe
 def check_filter(filter: Mapping[str, Json]) -> None:
     """Refuse what is not an object with at least one key."""
     if not isinstance(filter, Mapping) or not filter:

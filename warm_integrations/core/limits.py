@@ -5,6 +5,7 @@
 # %% ../../nbs/core/limits.ipynb #daec61c8
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from .errors import invalid_request
@@ -14,7 +15,7 @@ from .stores.interface import Document
 # %% auto #0
 __all__ = ['MAX_ID_BYTES', 'MAX_TEXT_BYTES', 'MAX_TEXT_WORDS', 'MAX_METADATA_BYTES', 'MAX_BATCH', 'MAX_BATCH_BYTES',
            'MAX_BATCH_NUMBERS', 'MAX_BODY_BYTES', 'MAX_DELETE', 'MAX_PAGE', 'MAX_K', 'MAX_AMONG', 'MEANING_WEIGHT',
-           'PAYLOAD', 'check_id', 'check_range', 'metadata_bytes', 'is_small', 'check_text', 'check_batch']
+           'PAYLOAD', 'check_id', 'check_range', 'metadata_bytes', 'check_text', 'is_small', 'check_batch']
 
 # %% ../../nbs/core/limits.ipynb #6006523c
 MAX_ID_BYTES = 256
@@ -33,18 +34,17 @@ MEANING_WEIGHT = 0.4
 PAYLOAD = "_warm_payload"
 
 # %% ../../nbs/core/limits.ipynb #a833633c
-def _control(text: str) -> bool:
-    return not text.isprintable() and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text)
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def check_id(id: str) -> None:
-    """Refuse an id that warm-server would not take."""
-    if not id or len(utf8(id)) > MAX_ID_BYTES or _control(id) or id.startswith("hms:"):
+    """Refuse an id that warm-server would refuse."""
+    if not id or len(utf8(id)) > MAX_ID_BYTES or _CONTROL.search(id) or id.startswith("hms:"):
         raise invalid_request(
             f'id must be 1..={MAX_ID_BYTES} bytes, without control characters or the reserved "hms:" prefix'
         )
 
-
+# %% ../../nbs/core/limits.ipynb #4b8d287f
 def check_range(name: str, value: int, most: int) -> None:
     """Refuse a number outside 1 to `most`."""
     if not 1 <= value <= most:
@@ -58,6 +58,25 @@ def metadata_bytes(document: Document, metadata: str) -> int:
         size += len(utf8(to_json({PAYLOAD: document.payload}))) - (1 if document.metadata else 2)
     return size
 
+# %% ../../nbs/core/limits.ipynb #5aa93b6f
+def check_text(text: str) -> int:
+    """The bytes of a text; one that is too long to be ranked is refused."""
+    size = len(utf8(text))
+    if size > MAX_TEXT_BYTES:
+        raise invalid_request(f"text exceeds {MAX_TEXT_BYTES} bytes")
+    if len(text.split()) > MAX_TEXT_WORDS:
+        raise invalid_request(f"text must fit one chunk of at most {MAX_TEXT_WORDS} words")
+    return size
+
+# %% ../../nbs/core/limits.ipynb #dd66f752
+def _checked_metadata(document: Document) -> tuple[str, int]:
+    """The metadata of a document as JSON, without its payload, and the bytes of both."""
+    metadata = to_json(dict(document.metadata)) if document.metadata else "{}"
+    size = metadata_bytes(document, metadata)
+    if size > MAX_METADATA_BYTES:
+        raise invalid_request(f"metadata exceeds {MAX_METADATA_BYTES} bytes")
+    return metadata, size
+
 # %% ../../nbs/core/limits.ipynb #1a93bc23
 def is_small(documents: Sequence[Document]) -> bool:
     """Whether a batch is far below the limits of sizes, told without encoding it: no character takes over 6 bytes."""
@@ -68,35 +87,19 @@ def is_small(documents: Sequence[Document]) -> bool:
         most += 6 * (len(document.id) + len(document.payload)) + 30
     return most < MAX_METADATA_BYTES
 
-
-def check_text(text: str) -> int:
-    """The bytes of a text; one that is too long to be ranked is refused."""
-    size = len(utf8(text))
-    if size > MAX_TEXT_BYTES:
-        raise invalid_request(f"text exceeds {MAX_TEXT_BYTES} bytes")
-    if len(text.split()) > MAX_TEXT_WORDS:
-        raise invalid_request(f"text must fit one chunk of at most {MAX_TEXT_WORDS} words")
-    return size
-
-
+# %% ../../nbs/core/limits.ipynb #fe340a7c
 def check_batch(documents: Sequence[Document]) -> list[str]:
     """Refuse a batch that is past a limit; the metadata of each document as JSON, without its payload."""
     if not 1 <= len(documents) <= MAX_BATCH:
         raise invalid_request(f"batch must contain 1..={MAX_BATCH} documents")
-    if is_small(documents):
-        for document in documents:
-            check_id(document.id)
-            utf8(document.payload)
-        return ["{}"] * len(documents)
-    encoded, source, total = [], 0, 0
     for document in documents:
         check_id(document.id)
-        metadata = to_json(dict(document.metadata)) if document.metadata else "{}"
-        size = metadata_bytes(document, metadata)
-        if size > MAX_METADATA_BYTES:
-            raise invalid_request(f"metadata exceeds {MAX_METADATA_BYTES} bytes")
-        source, total = source + len(document.id) + check_text(document.text), total + size
-        encoded.append(metadata)
-    if source > MAX_BATCH_BYTES or total > MAX_BATCH_BYTES:
+    if is_small(documents):
+        for document in documents:
+            utf8(document.payload)
+        return ["{}"] * len(documents)
+    encoded = [_checked_metadata(document) for document in documents]
+    source = sum(len(document.id) + check_text(document.text) for document in documents)
+    if source > MAX_BATCH_BYTES or sum(size for _, size in encoded) > MAX_BATCH_BYTES:
         raise invalid_request(f"batch exceeds {MAX_BATCH_BYTES} bytes of text or of metadata")
-    return encoded
+    return [metadata for metadata, _ in encoded]

