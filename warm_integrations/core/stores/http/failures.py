@@ -29,9 +29,9 @@ class Retryable(Exception):
     def __init__(self, error: WarmError, *, lost: bool, wait: float | None = None) -> None:
         self.error, self.lost, self.wait = error, lost, wait
 
-
+# %% ../../../../nbs/core/stores/http/failures.ipynb #9b3bdd06
 class Reply(NamedTuple):
-    """A whole response, with the monotonic times of its request and of its beginning."""
+    """A response with its whole body, and the monotonic times of its request and of its beginning."""
 
     status: int
     headers: httpx.Headers

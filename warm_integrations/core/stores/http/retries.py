@@ -15,13 +15,13 @@ from .failures import BUSY_STATUSES, Reply, Retryable
 # %% auto #0
 __all__ = ['send_with_retries']
 
-# %% ../../../../nbs/core/stores/http/retries.ipynb #054a0dfd
-_backoff = tenacity.wait_random_exponential(multiplier=0.1, max=2)
-
-
+# %% ../../../../nbs/core/stores/http/retries.ipynb #888d7aa4
 def _failure(state: tenacity.RetryCallState) -> Retryable | None:
     failure = state.outcome.exception() if state.outcome else None
     return failure if isinstance(failure, Retryable) else None
+
+# %% ../../../../nbs/core/stores/http/retries.ipynb #c3950445
+_backoff = tenacity.wait_random_exponential(multiplier=0.1, max=2)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:

@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 # %% auto #0
 __all__ = ['Request', 'stored_metadata', 'request_for', 'parse_answer', 'max_reply_bytes']
 
-# %% ../../../../nbs/core/stores/http/wire.ipynb #8babe0ba
+# %% ../../../../nbs/core/stores/http/wire.ipynb #d1f18f72
 class Request(NamedTuple):
     """What is sent for a command: the path with its query, and the body, which is JSON in UTF-8."""
 
@@ -50,18 +50,18 @@ class Request(NamedTuple):
     path: str
     body: bytes = b""
 
-
+# %% ../../../../nbs/core/stores/http/wire.ipynb #f38d8822
 def _post(path: str, body: str) -> Request:
     return Request("POST", f"/api/v1/{path}", utf8(body))
 
-# %% ../../../../nbs/core/stores/http/wire.ipynb #cbc358b9
+# %% ../../../../nbs/core/stores/http/wire.ipynb #fb809975
 def _vector(values: Sequence[float], what: str) -> str:
     try:
         return to_json([float(x) for x in values])
     except ValueError:
         raise invalid_request(f"{what} values must be finite") from None
 
-
+# %% ../../../../nbs/core/stores/http/wire.ipynb #1ff49acd
 def _default_vector(dim: int) -> str:
     return "[1" + ",0" * (dim - 1) + "]"
 
@@ -89,17 +89,17 @@ def _document(document: Document, dim: int, server_embeds: bool) -> str:
         fields += f',"vector":{_default_vector(dim)}'
     return fields + "}"
 
-
+# %% ../../../../nbs/core/stores/http/wire.ipynb #a2bb92fb
 def _put_request(command: Put, dim: int, server_embeds: bool) -> Request:
     documents = ",".join(_document(one, dim, server_embeds) for one in command.documents)
     return _post("documents/batch", f"[{documents}]")
 
-# %% ../../../../nbs/core/stores/http/wire.ipynb #8d171da2
+# %% ../../../../nbs/core/stores/http/wire.ipynb #f512de5f
 def _delete_request(command: Delete) -> Request:
     scope = {"kind": "ids", "ids": list(command.ids)}
     return _post("memory/forget", to_json({"scope": scope, "purge": command.purge}))
 
-
+# %% ../../../../nbs/core/stores/http/wire.ipynb #e5b1ce53
 def _get_request(command: Get, dim: int) -> Request:
     check_range("ids", len(command.ids), MAX_K)
     ids = to_json(list(dict.fromkeys(command.ids)))
@@ -180,12 +180,12 @@ def _split_payload(metadata: dict[str, Json]) -> tuple[str, dict[str, Json]]:
     payload = metadata.pop(PAYLOAD, "")
     return payload if isinstance(payload, str) else "", metadata
 
-# %% ../../../../nbs/core/stores/http/wire.ipynb #23f0c8a1
+# %% ../../../../nbs/core/stores/http/wire.ipynb #24936207
 def _rows(stored: list[_Stored], prefix: str) -> list[Row]:
     found = ((one.id, *_split_payload(one.metadata)) for one in stored if one.id.startswith(prefix))
     return [Row(id, payload, metadata or None) for id, payload, metadata in found]
 
-
+# %% ../../../../nbs/core/stores/http/wire.ipynb #6d424afb
 def _hits(stored: list[_Stored]) -> list[Hit]:
     return [Hit(one.id, one.score, *_split_payload(one.metadata)) for one in stored]
 
