@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "examples")]
+import httpx
 import psutil
 from agents import Agent, RunConfig, Runner, SessionSettings, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message
@@ -26,7 +27,6 @@ from paired import command_line
 from conversations import filled, turn
 from local_server import LocalServer
 from warm_integrations.core import HashingEmbedder, WarmConfig
-from warm_integrations.core.stores.http.store import HttpStore
 from warm_integrations.openai_agents import WarmSession
 
 ITEMS, OF_A_SESSION, CALLERS, APPENDS, TURNS = 100_000, 1000, 4, 2000, 20
@@ -93,24 +93,25 @@ async def a_turn() -> dict[str, float]:
     """Requests of a turn, and the bytes of their bodies and paths, those of the answers included."""
     set_tracing_disabled(True)
     seen: list[int] = []
-    send = HttpStore._send
+    send = httpx.AsyncHTTPTransport.handle_async_request
 
-    async def counted(self: HttpStore, *args: Any) -> Any:
-        reply = await send(self, *args)
-        seen.append(sum(len(part) for part in args if isinstance(part, (str, bytes))) + len(reply.content))
-        return reply
+    async def counted(self: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        response = await send(self, request)
+        answered = int(response.headers["content-length"])
+        seen.append(len(request.url.raw_path) + len(request.content) + answered)
+        return response
 
     with tempfile.TemporaryDirectory() as directory, LocalServer(directory) as server:
         session = WarmSession("turns", WarmConfig(url=server.url))
         await session.add_items([item for number in range(50) for item in turn(number)])
         agent = Agent(name="assistant", model=ScriptedModel([[assistant_message("the quick brown fox " * 20)]] * TURNS))
         newest = RunConfig(session_settings=SessionSettings(limit=50))
-        HttpStore._send = counted  # type: ignore[method-assign]
+        httpx.AsyncHTTPTransport.handle_async_request = counted  # type: ignore[method-assign]
         try:
             for number in range(TURNS):
                 await Runner.run(agent, f"What is the answer to question {number}?", session=session, run_config=newest)
         finally:
-            HttpStore._send = send  # type: ignore[method-assign]
+            httpx.AsyncHTTPTransport.handle_async_request = send  # type: ignore[method-assign]
     found = {"requests": len(seen) / TURNS, "bytes": round(sum(seen) / TURNS)}
     print(f"A turn: {found}")
     return found

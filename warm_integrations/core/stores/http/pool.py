@@ -27,129 +27,132 @@ from ...errors import WarmError
 # %% auto #0
 __all__ = ['Pool', 'pool_for']
 
-# %% ../../../../nbs/core/stores/http/pool.ipynb #ada9c347
-def _certificates(config: WarmConfig) -> tuple[object, ...]:
-    """What says which certificates are trusted: a renewed file is another one."""
+# %% ../../../../nbs/core/stores/http/pool.ipynb #4cc7c6ce
+def _certificate_state(config: WarmConfig) -> tuple[object, ...]:
+    """What determines which certificates are trusted: the arguments of `_ssl_context`."""
     if config.scheme != "https":
         return ()
     file = str(config.ca_file or os.environ.get("SSL_CERT_FILE", ""))
     status = os.stat(file) if os.path.exists(file) else None
-    state = status and (status.st_mtime_ns, status.st_size, status.st_ino)
-    return str(config.ca_file or ""), file, state, os.environ.get("SSL_CERT_DIR")
+    version = status and (status.st_mtime_ns, status.st_size, status.st_ino)
+    return str(config.ca_file or ""), file, version, os.environ.get("SSL_CERT_DIR")
 
-
+# %% ../../../../nbs/core/stores/http/pool.ipynb #edfc75c1
 @lru_cache(maxsize=16)
-def _trust(ca_file: str, *state: object) -> ssl.SSLContext:
-    """Reading certificates takes some 20 ms, so it is done once for each state of the file."""
+def _ssl_context(ca_file: str, *state: object) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file) if ca_file else httpx.create_ssl_context()
     except OSError:
         raise WarmError("untrusted", f"{ca_file} cannot be read as certificates in PEM form") from None
 
+# %% ../../../../nbs/core/stores/http/pool.ipynb #05a6fbee
+def _proxy(config: WarmConfig) -> str | None:
+    host = urlsplit(config.url).hostname
+    return None if host is None or proxy_bypass(host) else getproxies().get(config.scheme)
 
+# %% ../../../../nbs/core/stores/http/pool.ipynb #1847ec42
+def _open_transport(config: WarmConfig, certificates: tuple[object, ...]) -> httpx.AsyncHTTPTransport:
+    """A transport that holds one connection, opened by its first request."""
+    return httpx.AsyncHTTPTransport(
+        verify=_ssl_context(*certificates) if config.scheme == "https" else False,
+        limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
+        uds=unquote(urlsplit(config.url).path) if config.scheme == "unix" else None,
+        proxy=_proxy(config),
+    )
+
+# %% ../../../../nbs/core/stores/http/pool.ipynb #ada9c347
 class Pool:
+    """The connections of one event loop to one server, at most `config.concurrency` in use."""
+
     def __init__(self, config: WarmConfig) -> None:
         self._config = config
         self._slots = asyncio.Semaphore(config.concurrency)
-        self._connections: set[httpx.AsyncHTTPTransport] = set()
+        self._open: set[httpx.AsyncHTTPTransport] = set()
         self._idle: list[tuple[httpx.AsyncHTTPTransport, tuple[object, ...]]] = []
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[httpx.AsyncHTTPTransport]:
-        """A connection for one request, once there is a slot for it."""
+        """A connection for one request, once there is a slot for it; closed if the block raises."""
         async with self._slots:
-            trusted = _certificates(self._config)
-            connection = await self._idle_one(trusted) or self._open(trusted)
-            self._connections.add(connection)
+            certificates = _certificate_state(self._config)
+            connection = await self._idle_one(certificates) or _open_transport(self._config, certificates)
+            self._open.add(connection)
             try:
                 yield connection
             except BaseException:
-                self._connections.discard(connection)
-                await shield(connection.aclose())
+                await self._retire(connection)
                 raise
-            self._idle.append((connection, trusted))
+            self._idle.append((connection, certificates))
 
-    async def _idle_one(self, trusted: tuple[object, ...]) -> httpx.AsyncHTTPTransport | None:
+    async def _idle_one(self, certificates: tuple[object, ...]) -> httpx.AsyncHTTPTransport | None:
         while self._idle:
-            connection, then = self._idle.pop()
-            if then == trusted:
+            connection, opened_with = self._idle.pop()
+            if opened_with == certificates:
                 return connection
-            self._connections.discard(connection)  # it would go on with the certificates of that time
-            await shield(connection.aclose())
+            await self._retire(connection)
         return None
 
-    def _open(self, trusted: tuple[object, ...]) -> httpx.AsyncHTTPTransport:
-        # The transport alone: redirects and cookies are no part of the service, and take as long as its answer.
-        config = self._config
-        return httpx.AsyncHTTPTransport(
-            verify=_trust(*trusted) if config.scheme == "https" else False,
-            limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
-            uds=unquote(urlsplit(config.url).path) if config.scheme == "unix" else None,
-            proxy=_proxy(config),
-        )
+    async def _retire(self, connection: httpx.AsyncHTTPTransport) -> None:
+        self._open.discard(connection)
+        await shield(connection.aclose())
 
     async def close(self) -> None:
-        for connection in self._connections:
+        """Close all connections, those in use included."""
+        for connection in self._open:
             await connection.aclose()
 
-
-def _proxy(config: WarmConfig) -> str | None:
-    """The proxy that the environment names for the server (`HTTPS_PROXY`, `NO_PROXY` and so on)."""
-    host = urlsplit(config.url).hostname
-    return None if host is None or proxy_bypass(host) else getproxies().get(config.scheme)
-
-# %% ../../../../nbs/core/stores/http/pool.ipynb #9e58298e
+# %% ../../../../nbs/core/stores/http/pool.ipynb #b337a0c3
 _Key = tuple[asyncio.AbstractEventLoop, Any, Any, float, int]
 _pools: dict[_Key, Pool] = {}
-_guardians: dict[_Key, AsyncGenerator[None, None]] = {}
-_table = threading.Lock()
-
-
-async def pool_for(config: WarmConfig) -> Pool:
-    """The pool of the running loop for the server of `config`."""
-    key = (asyncio.get_running_loop(), config.url, config.ca_file, config.timeout, config.concurrency)
-    pool = _pools.get(key)
-    if pool is None:
-        with _table:
-            _drop_closed_loops()
-            pool = _pools[key] = Pool(config)
-            _guardians[key] = _close_with_loop(key)
-            with warnings.catch_warnings():  # run_sync goes on with a loop whose generators it has ended
-                warnings.simplefilter("ignore", ResourceWarning)
-                known_to_loop = _guardians[key].__anext__()
-        await known_to_loop
-    return pool
+_closers: dict[_Key, AsyncGenerator[None, None]] = {}
+_lock = threading.Lock()
 
 
 async def _close_with_loop(
-    key: _Key, pools: dict[_Key, Pool] = _pools, guardians: dict[_Key, AsyncGenerator[None, None]] = _guardians
+    key: _Key, pools: dict[_Key, Pool] = _pools, closers: dict[_Key, AsyncGenerator[None, None]] = _closers
 ) -> AsyncGenerator[None, None]:
     try:
         yield
-    finally:  # the tables are arguments, since an interpreter that ends may have taken the names away
-        guardians.pop(key, None)
+    finally:  # both tables are arguments, since the globals may be gone when the interpreter ends
+        closers.pop(key, None)
         await pools.pop(key).close()
 
-# %% ../../../../nbs/core/stores/http/pool.ipynb #4acf0df3
+# %% ../../../../nbs/core/stores/http/pool.ipynb #025c827d
 def _drop_closed_loops() -> None:
     closed = [key for key in _pools if key[0].is_closed()]
     if closed:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             for key in closed:
-                del _pools[key], _guardians[key]
+                del _pools[key], _closers[key]
             gc.collect()
 
+# %% ../../../../nbs/core/stores/http/pool.ipynb #9e58298e
+async def pool_for(config: WarmConfig) -> Pool:
+    """The pool of the running loop for the server of `config`."""
+    key = (asyncio.get_running_loop(), config.url, config.ca_file, config.timeout, config.concurrency)
+    pool = _pools.get(key)
+    if pool is None:
+        with _lock:
+            _drop_closed_loops()
+            pool = _pools[key] = Pool(config)
+            _closers[key] = _close_with_loop(key)
+            with warnings.catch_warnings():  # run_sync goes on with a loop whose generators it has ended
+                warnings.simplefilter("ignore", ResourceWarning)
+                started = _closers[key].__anext__()
+        await started
+    return pool
 
+# %% ../../../../nbs/core/stores/http/pool.ipynb #4acf0df3
 _inherited: list[object] = []
 
 
 def _after_fork() -> None:
-    global _table
-    _inherited.append((dict(_pools), dict(_guardians)))  # kept, since to collect them is to say goodbye for the parent
+    global _lock
+    _inherited.append((dict(_pools), dict(_closers)))  # to collect them would be to close them
     _pools.clear()
-    _guardians.clear()
-    _table = threading.Lock()
+    _closers.clear()
+    _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,40 +6,73 @@
 from __future__ import annotations
 
 import logging
-import os
-import time
 import uuid
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
-
-import anyio
-import httpx
-import msgspec
-import tenacity
 
 from ...cancellation import shield
 from ...config import WarmConfig
 from ...errors import WarmError
-from ...gc_pause import paused_gc
-from ...json_text import utf8
-from .failures import BUSY_STATUSES, Reply, Retryable, check_reply, translate_failure
-from .pool import Pool, pool_for
+from .failures import Reply
+from .pool import pool_for
+from .retries import send_with_retries
+from .sending import Endpoint, send
 from .server_clock import ServerClock
-from .wire import decode_body, max_reply_bytes, parse_answer, request_for
+from .wire import max_reply_bytes, parse_answer, request_for
 from ..interface import Command, Delete, Document, Put, Transaction
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
 # %% auto #0
-__all__ = ['T', 'HttpStore']
+__all__ = ['HttpStore']
+
+# %% ../../../../nbs/core/stores/http/store.ipynb #b1ce9d60
+async def _run(transaction: Transaction[_T], execute: Callable[[Command], Awaitable[Any]]) -> _T:
+    try:
+        command = next(transaction)
+        while True:
+            try:
+                answer = await execute(command)
+            except WarmError as error:
+                command = transaction.throw(error)
+            else:
+                command = transaction.send(answer)
+    except StopIteration as finished:
+        result: _T = finished.value
+        return result
+    finally:
+        transaction.close()
+
+# %% ../../../../nbs/core/stores/http/store.ipynb #bd71ccf3
+def _idempotency_key(command: Command) -> str:
+    return uuid.uuid4().hex if isinstance(command, (Put, Delete)) else ""
+
+# %% ../../../../nbs/core/stores/http/store.ipynb #01bb3b6b
+def _is_committed(command: Command, error: WarmError) -> bool:
+    """Whether a command that ended with `error` is done."""
+    if error.code != "mutation_committed":
+        return False
+    return isinstance(command, Put) or (isinstance(command, Delete) and not command.purge)
+
+
+def _committed_answer(command: Command) -> list[str] | None:
+    return list(command.ids) if isinstance(command, Delete) else None
+
+# %% ../../../../nbs/core/stores/http/store.ipynb #3edb699e
+def _check_claim(command: Delete, removed: list[str], reply: Reply, origin: str) -> None:
+    """Refuse the answer to a claim after a lost answer, if it leaves open who deleted a document."""
+    replayed = "idempotent-replayed" in reply.headers
+    if command.claim and not replayed and set(command.ids) - set(removed):
+        raise WarmError("no_answer", f"{origin} restarted while it was deleting")
+
+# %% ../../../../nbs/core/stores/http/store.ipynb #fe1e9409
+def _purge_with_new_document() -> Transaction[None]:
+    document = Document(f"_warm_purge/{uuid.uuid4().hex}")
+    yield Put([document])
+    yield Delete([document.id], purge=True)
 
 # %% ../../../../nbs/core/stores/http/store.ipynb #f8e02b21
-_HEADERS = {"user-agent": "warm-integrations", "content-type": "application/json", "accept-encoding": "identity"}
-_parsed = lru_cache(maxsize=1024)(httpx.URL)
-
-
 class HttpStore:
     """The documents of one tenant on a warm-server.
 
@@ -53,164 +86,46 @@ class HttpStore:
     def __init__(self, config: WarmConfig) -> None:
         self._config, self._dim = config, config.embedder.dim
         self.most_hits = config.max_fetch
-        self._origin = config.url
-        self._base = "http://localhost" if config.scheme == "unix" else config.url
-        # less for the connection, so that a server out of reach is told from one that does not answer
-        self._timeout = {"timeout": httpx.Timeout(config.timeout, connect=0.9 * config.timeout).as_dict()}
-        self._headers = httpx.Headers(_HEADERS)
-        if config.api_key is not None:
-            self._headers["authorization"] = f"Bearer {config.api_key.get_secret_value()}"
-        if config.tenant_id is not None:
-            self._headers["x-tenant-id"] = config.tenant_id
-        self._clock = ServerClock()
+        self._endpoint, self._clock = Endpoint(config), ServerClock()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return HttpStore, (self._config,)  # another process or machine may have another monotonic clock
 
     def time(self) -> tuple[int, int] | None:
         """Between which times the server's clock is now, in microseconds; `None` if no reply had a `Date`."""
         return self._clock.now()
 
-    async def read(self, transaction: Transaction[T], *, inline: bool = False) -> T:
-        """Run a plan, a request for each step."""
-        try:
-            command = next(transaction)
-            while True:
-                try:
-                    answer = await self._execute(command)
-                except WarmError as error:
-                    command = transaction.throw(error)
-                else:
-                    command = transaction.send(answer)
-        except StopIteration as finished:
-            result: T = finished.value
-            return result
-        finally:
-            transaction.close()
+    async def read(self, transaction: Transaction[_T], *, inline: bool = False) -> _T:
+        """Run a transaction, a request for each command."""
+        return await _run(transaction, self._execute)
 
-    async def write(self, transaction: Transaction[T], *, inline: bool = False) -> T:
-        """Run a plan to its end, even when the caller is cancelled meanwhile."""
+    async def write(self, transaction: Transaction[_T], *, inline: bool = False) -> _T:
+        """Run a transaction to its end, even when the caller is cancelled meanwhile."""
         return await shield(self.read(transaction))
 
     async def _execute(self, command: Command) -> Any:
-        method, path, body = request_for(command, self._dim, self._config.text_queries)
-        key = uuid.uuid4().hex if isinstance(command, (Put, Delete)) else ""
-        pool, content, max_bytes, lost = await pool_for(self._config), utf8(body), max_reply_bytes(command), False
         try:
-            failed: Retryable | None = None
-            try:  # nearly always enough, so the machinery of repetition is not set up for it
-                reply = await self._send(pool, method, path, key, content, max_bytes)
-            except Retryable as failure:
-                failed = failure
-            if failed is not None:  # out here, so that a later error does not drag this one along
-                reply, lost = await self._send_again(failed, pool, method, path, key, content, max_bytes)
-            answer = self._parse(command, reply)
-        except Retryable as failure:
-            code = "no_answer" if failure.lost else failure.error.code
-            raise WarmError(code, failure.error.detail, status=failure.error.status) from None
+            reply, lost = await self._send(command)
         except WarmError as error:
-            written = isinstance(command, Put) or (isinstance(command, Delete) and not command.purge)
-            if error.code != "mutation_committed" or not written:
+            if not _is_committed(command, error):
                 raise
-            # The write is durable, only the server's own view of it is not; its items are whole in the journal.
             _logger.warning("warm-server reported a committed write with a failed follow-up: %s", error)
-            return list(command.ids) if isinstance(command, Delete) else None
-        if isinstance(command, Delete) and command.claim and lost and "idempotent-replayed" not in reply.headers:
-            self._check_claim(command.ids, answer)
-        if isinstance(command, Delete) and command.purge and not answer:
-            await self._purge()
+            return _committed_answer(command)
+        self._clock.observe(reply.headers.get("date", ""), reply.sent, reply.received)
+        answer = parse_answer(command, reply.content, self._endpoint.origin)
+        if isinstance(command, Delete):
+            if lost:
+                _check_claim(command, answer, reply, self._endpoint.origin)
+            if command.purge and not answer:
+                await _run(_purge_with_new_document(), self._execute)
         return answer
 
-    async def _purge(self) -> None:
-        """The server compacts only where it has removed something: here, a record made for this."""
-        spent = Document(f"_warm_purge/{uuid.uuid4().hex}", "")
-        await self._execute(Put([spent]))
-        await self._execute(Delete([spent.id], purge=True))
+    async def _send(self, command: Command) -> tuple[Reply, bool]:
+        """The reply to a command, and whether an answer was lost on the way."""
+        request = request_for(command, self._dim, self._config.text_queries)
+        pool, key, max_bytes = await pool_for(self._config), _idempotency_key(command), max_reply_bytes(command)
 
-    async def _send_again(
-        self, failed: Retryable, pool: Pool, method: str, path: str, key: str, content: bytes, max_bytes: int
-    ) -> tuple[Reply, bool]:
-        """The reply after a first attempt that failed, and whether an answer was lost."""
-        lost, first = failed.lost, True
-        async for attempt in self._attempts():
-            with attempt:
-                if first:
-                    first = False
-                    raise failed
-                try:
-                    reply = await self._send(pool, method, path, key, content, max_bytes)
-                except Retryable as failure:
-                    failure.lost = lost = lost or failure.lost
-                    raise
-        return reply, lost
+        async def attempt() -> Reply:
+            return await send(pool, self._endpoint, request, key, max_bytes)
 
-    def _parse(self, command: Command, reply: Reply) -> Any:
-        try:
-            with paused_gc():
-                return parse_answer(command, decode_body(reply.content))
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            raise WarmError("not_warm_server", f"{self._origin} gave an answer of another shape") from None
-
-    def _check_claim(self, ids: Sequence[str], removed: Sequence[str]) -> None:
-        """After a lost answer that the server cannot repeat, a missing id may have been removed by this very call."""
-        if set(ids) - set(removed):
-            raise WarmError("no_answer", f"{self._origin} restarted while it was deleting")
-
-    async def _send(self, pool: Pool, method: str, path: str, key: str, body: bytes, max_bytes: int) -> Reply:
-        failure: Exception | None = None
-        try:
-            async with pool.connection() as connection:
-                url = _parsed(self._base + path)
-                # Headers are never a local of ours, where error reporters that show locals would find the API key.
-                request = httpx.Request(
-                    method,
-                    url,
-                    headers=[*self._headers.multi_items(), ("idempotency-key", key)] if key else self._headers,
-                    content=body,
-                    extensions=self._timeout,
-                )
-                with anyio.fail_after(self._config.timeout):  # httpx's own time-outs begin anew with each part
-                    sent = time.monotonic()
-                    response = await connection.handle_async_request(request)
-                    received = time.monotonic()
-                    reply = await self._receive(response, max_bytes)
-        except httpx.RequestError as error:
-            failure = translate_failure(error, self._origin)
-        except TimeoutError:
-            failure = Retryable(WarmError("no_answer", f"no whole answer from {self._origin} in time"), lost=True)
-        if failure is not None:  # raised out here, since httpx's error holds the request with its key
-            raise failure
-        check_reply(reply, self._origin)
-        self._clock.told(reply.headers.get("date", ""), sent, received)  # of an error, it may be a gateway's
-        return reply
-
-    async def _receive(self, response: httpx.Response, max_bytes: int) -> Reply:
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        content = bytearray()
-        try:
-            async for part in response.stream:
-                content += part
-                if len(content) > max_bytes:
-                    raise WarmError("not_warm_server", f"{self._origin} gave an answer of more than {max_bytes} bytes")
-        finally:
-            await response.stream.aclose()
-        return Reply(response.status_code, response.headers, content)
-
-    def _attempts(self) -> tenacity.AsyncRetrying:
-        backoff = tenacity.wait_random_exponential(multiplier=0.1, max=2)
-        unanswered, lost_at = 0, 0.0
-
-        def stop(state: tenacity.RetryCallState) -> bool:
-            nonlocal unanswered, lost_at
-            failure = state.outcome.exception() if state.outcome else None
-            if isinstance(failure, Retryable) and failure.error.status in BUSY_STATUSES:
-                return tenacity.stop_before_delay(lost_at + self._config.timeout)(state)
-            # The server may still be at work on that one, and then needs `timeout` anew.
-            unanswered, lost_at = unanswered + 1, state.seconds_since_start or 0.0
-            return unanswered > self._config.retries
-
-        def wait(state: tenacity.RetryCallState) -> float:
-            failure = state.outcome.exception() if state.outcome else None
-            asked = failure.wait if isinstance(failure, Retryable) else None
-            return backoff(state) + (asked or 0)
-
-        return tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Retryable), stop=stop, wait=wait, reraise=True
-        )
+        return await send_with_retries(attempt, self._config.retries, self._config.timeout)

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from ...errors import invalid_request
+from ...errors import WarmError, invalid_request
 from ...filters import check_filter
 from ...json_text import Json, to_json, utf8
 from warm_integrations.core.limits import (
@@ -37,10 +37,39 @@ from warm_integrations.core.stores.interface import (
 )
 from ...words import joined, question_words, words
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 # %% auto #0
-__all__ = ['T', 'decode_body', 'stored_metadata', 'request_for', 'parse_answer', 'max_reply_bytes']
+__all__ = ['Request', 'stored_metadata', 'request_for', 'parse_answer', 'max_reply_bytes']
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #d1f18f72
+class Request(NamedTuple):
+    """What is sent for a command: the path with its query, and the body, which is JSON in UTF-8."""
+
+    method: str
+    path: str
+    body: bytes = b""
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #f38d8822
+def _post(path: str, body: str) -> Request:
+    return Request("POST", f"/api/v1/{path}", utf8(body))
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #fb809975
+def _vector(values: Sequence[float], what: str) -> str:
+    try:
+        return to_json([float(x) for x in values])
+    except ValueError:
+        raise invalid_request(f"{what} values must be finite") from None
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #1ff49acd
+def _default_vector(dim: int) -> str:
+    return "[1" + ",0" * (dim - 1) + "]"
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #61f927f4
+def _scan_request(command: Scan) -> Request:
+    after = max(utf8(command.prefix), utf8(command.after)).decode()
+    path = f"/api/v1/documents?limit={command.limit}"
+    return Request("GET", path + (f"&after={quote(after, safe='')}" if after else ""))
 
 # %% ../../../../nbs/core/stores/http/wire.ipynb #e90e6146
 def stored_metadata(document: Document) -> dict[str, Json]:
@@ -48,95 +77,95 @@ def stored_metadata(document: Document) -> dict[str, Json]:
     return {**document.metadata, PAYLOAD: document.payload} if document.payload else dict(document.metadata)
 
 # %% ../../../../nbs/core/stores/http/wire.ipynb #09c5341b
-def _vector(values: Sequence[float], what: str) -> str:
-    try:
-        return to_json([float(x) for x in values])
-    except ValueError:
-        raise invalid_request(f"{what} values must be finite") from None
-
-
-def _document(document: Document, first: str, embedded_there: bool = False) -> str:
+def _document(document: Document, dim: int, server_embeds: bool) -> str:
     fields = f'{{"id":{to_json(document.id)},"metadata":{to_json(stored_metadata(document))}'
     check_text(document.text)
-    text = document.text if embedded_there else joined(words(document.text), MAX_TEXT_BYTES)
+    text = document.text if server_embeds else joined(words(document.text), MAX_TEXT_BYTES)
     if text:
         fields += f',"text":{to_json(text)}'
     if document.vector is not None:
         fields += f',"vector":{_vector(document.vector, "vector")}'
-    elif not (embedded_there and text):
-        fields += f',"vector":{first}'
+    elif not (server_embeds and text):
+        fields += f',"vector":{_default_vector(dim)}'
     return fields + "}"
 
-# %% ../../../../nbs/core/stores/http/wire.ipynb #794ae76b
+# %% ../../../../nbs/core/stores/http/wire.ipynb #a2bb92fb
+def _put_request(command: Put, dim: int, server_embeds: bool) -> Request:
+    documents = ",".join(_document(one, dim, server_embeds) for one in command.documents)
+    return _post("documents/batch", f"[{documents}]")
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #f512de5f
+def _delete_request(command: Delete) -> Request:
+    scope = {"kind": "ids", "ids": list(command.ids)}
+    return _post("memory/forget", to_json({"scope": scope, "purge": command.purge}))
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #e5b1ce53
+def _get_request(command: Get, dim: int) -> Request:
+    check_range("ids", len(command.ids), MAX_K)
+    ids = to_json(list(dict.fromkeys(command.ids)))
+    body = f'{{"query_vector":{_default_vector(dim)},"top_k":{MAX_K},"document_ids":{ids}}}'
+    return _post("query", body)
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #56e303da
 _MAX_QUERY_BYTES = 8192
 
 
-def request_for(command: Command, dim: int, embedded_there: bool = False) -> tuple[str, str, str]:
-    """Method, path and JSON body of the request that carries out `step`.
+def _nearest_request(command: Nearest) -> Request:
+    check_filter(command.filter)
+    if isinstance(command.vector, str):
+        query = command.vector.encode("utf-8", "ignore")[:_MAX_QUERY_BYTES].decode("utf-8", "ignore")
+        question = f'"query":{to_json(query)}'
+    else:
+        question = f'"query_vector":{_vector(command.vector, "query_vector")}'
+    among = "" if command.among is None else f',"document_ids":{to_json(list(command.among))}'
+    body = f'{{{question},"top_k":{command.k},"filter":{to_json(dict(command.filter))}{among}}}'
+    return _post("query", body)
 
-    With `embedded_there` (`text_queries`) texts go without vectors, and the service embeds them.
+# %% ../../../../nbs/core/stores/http/wire.ipynb #cc3d1b7c
+def _recall_request(command: Recall) -> Request:
+    check_filter(command.filter)
+    question = {
+        "query": joined(question_words(command.text), _MAX_QUERY_BYTES),
+        "k": command.k,
+        "filter": dict(command.filter),
+        "lexicalWeight": 1,
+        "candidateLimit": command.candidates,
+    }
+    vector = "null" if command.vector is None else _vector(command.vector, "embedding")
+    weight = 0.0 if command.vector is None else MEANING_WEIGHT
+    body = f'{to_json(question)[:-1]},"semanticWeight":{weight},"embedding":{vector}}}'
+    return _post("memory/recall", body)
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #794ae76b
+def request_for(command: Command, dim: int, server_embeds: bool = False) -> Request:
+    """The request that executes `command` on a server whose vectors have `dim` numbers.
+
+    With `server_embeds` (`text_queries`) texts go without vectors, and the server embeds them.
     """
-    first = "[1" + ",0" * (dim - 1) + "]"
     match command:
         case Scan():
-            after = max(utf8(command.prefix), utf8(command.after)).decode()
-            return (
-                "GET",
-                f"/api/v1/documents?limit={command.limit}" + (f"&after={quote(after, safe='')}" if after else ""),
-                "",
-            )
+            return _scan_request(command)
         case Put():
-            return (
-                "POST",
-                "/api/v1/documents/batch",
-                f"[{','.join(_document(one, first, embedded_there) for one in command.documents)}]",
-            )
+            return _put_request(command, dim, server_embeds)
         case Delete():
-            return (
-                "POST",
-                "/api/v1/memory/forget",
-                to_json({"scope": {"kind": "ids", "ids": list(command.ids)}, "purge": command.purge}),
-            )
+            return _delete_request(command)
         case Get():
-            check_range("ids", len(command.ids), MAX_K)
-            ids = to_json(list(dict.fromkeys(command.ids)))
-            return "POST", "/api/v1/query", f'{{"query_vector":{first},"top_k":{MAX_K},"document_ids":{ids}}}'
+            return _get_request(command, dim)
         case Nearest():
-            check_filter(command.filter)
-            if isinstance(command.vector, str):
-                query = command.vector.encode("utf-8", "ignore")[:_MAX_QUERY_BYTES].decode("utf-8", "ignore")
-                what = f'"query":{to_json(query)}'
-            else:
-                what = f'"query_vector":{_vector(command.vector, "query_vector")}'
-            among = "" if command.among is None else f',"document_ids":{to_json(list(command.among))}'
-            body = f'{{{what},"top_k":{command.k},"filter":{to_json(dict(command.filter))}{among}}}'
-            return "POST", "/api/v1/query", body
+            return _nearest_request(command)
         case Recall():
-            check_filter(command.filter)
-            query = joined(question_words(command.text), _MAX_QUERY_BYTES)
-            question = {"query": query, "k": command.k, "filter": dict(command.filter), "lexicalWeight": 1}
-            question["candidateLimit"] = command.candidates
-            weight, vector = (
-                (0.0, "null") if command.vector is None else (MEANING_WEIGHT, _vector(command.vector, "embedding"))
-            )
-            body = f'{to_json(question)[:-1]},"semanticWeight":{weight},"embedding":{vector}}}'
-            return "POST", "/api/v1/memory/recall", body
+            return _recall_request(command)
 
 # %% ../../../../nbs/core/stores/http/wire.ipynb #e1ba1998
-def _split_payload(metadata: dict[str, Json]) -> tuple[str, dict[str, Json]]:
-    payload = metadata.pop(PAYLOAD, "")
-    return payload if isinstance(payload, str) else "", metadata
-
-
 class _Stored(msgspec.Struct):
+    """A document as the server gives it back."""
+
     id: str
     metadata: dict[str, Any]
     score: float = 0.0
 
 
 class _Body(msgspec.Struct):
-    """The JSON of a reply: what is looked at of any."""
-
     documents: list[_Stored] | None = None
     matches: list[_Stored] | None = None
     results: list[_Stored] | None = None
@@ -144,46 +173,64 @@ class _Body(msgspec.Struct):
     added: int | None = None
 
 
-decode_body = msgspec.json.Decoder(_Body).decode
+_decode = msgspec.json.Decoder(_Body).decode
 
+# %% ../../../../nbs/core/stores/http/wire.ipynb #ba2a9411
+def _split_payload(metadata: dict[str, Json]) -> tuple[str, dict[str, Json]]:
+    payload = metadata.pop(PAYLOAD, "")
+    return payload if isinstance(payload, str) else "", metadata
 
-def _hits(found: list[_Stored] | None) -> list[Hit]:
-    return [Hit(one.id, one.score, *_split_payload(one.metadata)) for one in _required(found)]
+# %% ../../../../nbs/core/stores/http/wire.ipynb #24936207
+def _rows(stored: list[_Stored], prefix: str) -> list[Row]:
+    found = ((one.id, *_split_payload(one.metadata)) for one in stored if one.id.startswith(prefix))
+    return [Row(id, payload, metadata or None) for id, payload, metadata in found]
 
+# %% ../../../../nbs/core/stores/http/wire.ipynb #6d424afb
+def _hits(stored: list[_Stored]) -> list[Hit]:
+    return [Hit(one.id, one.score, *_split_payload(one.metadata)) for one in stored]
 
-def _required(part: T | None) -> T:
-    """A part of the body that a reply to this step has."""
+# %% ../../../../nbs/core/stores/http/wire.ipynb #8dadc76d
+def _required(part: _T | None) -> _T:
     if part is None:
-        raise ValueError("the body of a reply to another step")
+        raise ValueError("the body of an answer to another command")
     return part
 
 
-def parse_answer(command: Command, body: _Body) -> Any:
-    """What `step` asked for, from the body of the reply."""
+def _answer(command: Command, body: _Body) -> Any:
     match command:
         case Scan():
-            mine = [
-                (d.id, _split_payload(d.metadata)) for d in _required(body.documents) if d.id.startswith(command.prefix)
-            ]
-            return [Row(id, payload, metadata or None) for id, (payload, metadata) in mine]
+            return _rows(_required(body.documents), command.prefix)
         case Put():
             _required(body.added)
             return None
         case Delete():
             return _required(body.forgotten)
         case Get():
-            hits = {hit.id: hit for hit in _hits(body.matches)}
+            hits = {hit.id: hit for hit in _hits(_required(body.matches))}
             return [hits[id] for id in dict.fromkeys(command.ids) if id in hits]
         case Nearest():
-            return _hits(body.matches)
+            return _hits(_required(body.matches))
         case Recall():
-            return _hits(body.results)
+            return _hits(_required(body.results))
+
+# %% ../../../../nbs/core/stores/http/wire.ipynb #eded5036
+def parse_answer(command: Command, content: bytes | bytearray, origin: str) -> Any:
+    """What `command` asked for, from the body of the response.
+
+    Raises:
+        WarmError: `not_warm_server`, if the body is no answer to it.
+    """
+    try:
+        return _answer(command, _decode(content))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise WarmError("not_warm_server", f"{origin} gave an answer of another shape") from None
 
 # %% ../../../../nbs/core/stores/http/wire.ipynb #def3af74
-_MOST_BYTES = MAX_METADATA_BYTES + 2 * MAX_TEXT_BYTES  # of a document, where not all of its text needs an escape
+_MAX_DOCUMENT_BYTES = MAX_METADATA_BYTES + 2 * MAX_TEXT_BYTES  # where not all of the text needs an escape
 
 
 def max_reply_bytes(command: Command) -> int:
+    """The most bytes that the body of an answer to `command` may have."""
     match command:
         case Scan():
             documents = command.limit
@@ -191,4 +238,4 @@ def max_reply_bytes(command: Command) -> int:
             documents = command.k
         case _:
             documents = MAX_K
-    return (documents + 1) * _MOST_BYTES
+    return (documents + 1) * _MAX_DOCUMENT_BYTES
