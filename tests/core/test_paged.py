@@ -13,7 +13,7 @@ import pytest
 from warm_integrations.core import AsyncPagedLog, WarmConfig, WarmError
 from warm_integrations.core.batching import split_batches
 from warm_integrations.core.connection import connect
-from warm_integrations.core.log.items import Item
+from warm_integrations.core.log.items import Item, item_documents
 from warm_integrations.core.log.writing import replace_items
 from warm_integrations.core.stores.interface import (
     Delete,
@@ -33,7 +33,7 @@ def log_of(config: WarmConfig, name: str = "talk", **limits: Any) -> AsyncPagedL
 
 def shift_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     real = time.time_ns
-    monkeypatch.setattr("warm_integrations.core.paged.time.time_ns", lambda: real() + int(seconds * 1e9))
+    monkeypatch.setattr("time.time_ns", lambda: real() + int(seconds * 1e9))
 
 
 async def stored(log: AsyncPagedLog) -> list[str]:
@@ -296,9 +296,9 @@ async def test_a_replace_that_does_not_fit_one_batch(config: WarmConfig) -> None
 
 async def test_a_replace_of_many_appends_names_them_all(config: WarmConfig) -> None:
     log = log_of(config)
-    keys = [log._log.clock.next() for _ in range(2000)]
     from warm_integrations.core.log.items import item_documents
 
+    keys = [log._log.next_append() for _ in range(2000)]
     documents = [d for key in keys for d in item_documents(log._log.prefix, key, 0, Item("old"), 8000)]
     for start in range(0, 2000, 1000):
         await connect(config).write(single(Put(documents[start : start + 1000])))

@@ -23,6 +23,14 @@ from warm_integrations.openai_agents import WarmSession, memory_tools
 
 SECRET = "key-8d1f0c6e"
 FEW = {"MAX_BATCH": 7, "MAX_DELETE": 4, "MAX_PAGE": 5}  # so that a handful of records take several requests
+DIVIDING = {  # the modules that divide what they ask for, and by what
+    "batching": ["MAX_BATCH"],
+    "catalog": ["MAX_PAGE"],
+    "backend": ["MAX_DELETE", "MAX_PAGE"],
+    "log.reading": ["MAX_PAGE"],
+    "log.searching": ["MAX_PAGE"],
+    "log.writing": ["MAX_DELETE", "MAX_PAGE"],
+}
 
 
 @pytest.fixture(autouse=True)
@@ -32,9 +40,9 @@ def _counted(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _small_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("batching", "log.reading", "log.writing", "catalog", "backend"):
-        for name, value in FEW.items():
-            monkeypatch.setattr(f"warm_integrations.core.{module}.{name}", value, raising=False)
+    for module, names in DIVIDING.items():
+        for name in names:
+            monkeypatch.setattr(f"warm_integrations.core.{module}.{name}", FEW[name])  # fails for a name that is gone
 
 
 @pytest.fixture(scope="module")

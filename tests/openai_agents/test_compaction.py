@@ -157,7 +157,7 @@ async def test_what_was_appended_before_by_others_is_replaced_and_what_comes_aft
 
 @pytest.mark.parametrize("appends", [1, 50])
 async def test_a_replacement_of_many_items_and_of_many_appends(config, records, monkeypatch, appends):
-    monkeypatch.setattr("warm_integrations.core.log.writing.HIDES_PER_RECORD", 20)
+    monkeypatch.setattr("warm_integrations.core.log.boundaries.HIDES_PER_RECORD", 20)
     session = WarmSession("s", config)
     for number in range(appends):
         await session.add_items(users(*[number] * (2500 // appends)))

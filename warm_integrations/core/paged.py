@@ -5,8 +5,6 @@
 # %% ../../nbs/core/paged.ipynb #a9181d55
 from __future__ import annotations
 
-import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,40 +15,82 @@ from .connection import connect
 from .digests import digest
 from .json_text import Json
 from .log.items import Item
-from .log.reading import read_newest, search_items
+from .log.reading import read_newest
+from .log.searching import search_items
 from .log.state import LogState
 from warm_integrations.core.log.writing import (
     append_items,
     clear_log,
+    delete_log,
     item_groups,
     pop_newest,
     replace_items,
     write_metadata,
 )
+from .stores.interface import Store
 
 # %% auto #0
-__all__ = ['MAX_CHUNK_CHARS', 'catalogue_prefix', 'check_limit', 'AsyncPagedLog']
+__all__ = ['MAX_CHUNK_CHARS', 'check_limit', 'catalogue_prefix', 'AsyncPagedLog']
 
 # %% ../../nbs/core/paged.ipynb #d42a3f90
 MAX_CHUNK_CHARS = 8000
-_INLINE_ITEMS = 10  # items written at once, or a tenth of those read, are not worth to wake a thread
 
 
-def _whole(name: str, value: int, most: int, why: str) -> int:
+def _check_whole(name: str, value: int, most: int, why: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise ValueError(f"{name} is {value!r}; allowed are whole numbers from 1 to {most}, {why}")
     return value
 
-# %% ../../nbs/core/paged.ipynb #85331a3f
-def catalogue_prefix(config: WarmConfig) -> str:
-    """Where the catalogue of a collection begins."""
-    return digest("catalogue", config.collection) + "/"
 
-# %% ../../nbs/core/paged.ipynb #e49d1e91
 def check_limit(limit: int | None) -> None:
-    """`ValueError` for what is no number of texts."""
+    """`ValueError` for what is not a number of texts."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
         raise ValueError(f"limit is {limit!r}; allowed are whole numbers, or None for all")
+
+# %% ../../nbs/core/paged.ipynb #85331a3f
+def catalogue_prefix(config: WarmConfig) -> str:
+    """The prefix of all entries in the catalogue of a collection."""
+    return digest("catalogue", config.collection) + "/"
+
+
+def _new_state(name: str, config: WarmConfig, store: Store, page_size: int | None, chunk_chars: int) -> LogState:
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"a log's name must be text that is not empty, not {name!r}")
+    most = config.max_fetch
+    prefix = digest("log", config.collection, name) + "/"
+    return LogState(
+        name,
+        prefix,
+        entry_prefix=catalogue_prefix(config) + prefix,
+        page_size=_check_whole(
+            "page_size", min(50, most) if page_size is None else page_size, most, "config.max_fetch"
+        ),
+        chunk_chars=_check_whole("chunk_chars", chunk_chars, MAX_CHUNK_CHARS, "what one record holds"),
+        dim=config.embedder.dim,
+        atomic=store.atomic,
+        store_time=store.time,
+    )
+
+# %% ../../nbs/core/paged.ipynb #0f83ce5f
+def _check_items(log: LogState, texts: Sequence[str | Item], max_parts: int) -> list[Item]:
+    items = [text if isinstance(text, Item) else Item(text) for text in texts]
+    most = log.chunk_chars * max_parts
+    for item in items:
+        if not isinstance(item.text, str):
+            raise ValueError(f"a log keeps text, not {type(item.text).__name__}")
+        if len(item.text) > most:
+            raise ValueError(
+                f"a text of {len(item.text)} characters exceeds chunk_chars * max_parts = {most};"
+                " store it in smaller pieces, or raise max_parts"
+            )
+        if not item.text.isascii() and any("\ud800" <= c <= "\udfff" for c in item.text):
+            raise ValueError("a text with a lone surrogate cannot be stored; escape it first")
+        if len(item.text) > log.chunk_chars:
+            split_batches(item_groups(log, "0" * 28, [item]), log.dim)
+    return items
+
+# %% ../../nbs/core/paged.ipynb #e49d1e91
+_INLINE_ITEMS = 10  # written, or a tenth of those read
 
 
 class AsyncPagedLog:
@@ -64,12 +104,14 @@ class AsyncPagedLog:
         chunk_chars: characters in one record, 1 to 8000. A longer text continues in further records.
         max_parts: records of one text, 1 to `config.max_fetch`.
             A text longer than `chunk_chars * max_parts` is refused.
+        store: where the records are kept, by default the store that `config.url` names. A copy has the same store;
+            a pickle takes it along, if it can be pickled itself.
 
     Raises:
         ValueError: for a value outside these limits.
     """
 
-    __slots__ = ("_log", "_store", "config", "max_parts")
+    __slots__ = ("_given", "_log", "_store", "config", "max_parts")
 
     def __init__(
         self,
@@ -79,27 +121,16 @@ class AsyncPagedLog:
         page_size: int | None = None,
         chunk_chars: int = MAX_CHUNK_CHARS,
         max_parts: int = 100,
+        store: Store | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"a log's name must be text that is not empty, not {name!r}")
-        most, why = config.max_fetch, "config.max_fetch"
+        self._given = store
+        self._store = connect(config) if store is None else store
+        self._log = _new_state(name, config, self._store, page_size, chunk_chars)
         self.config = config
-        self.max_parts = _whole("max_parts", max_parts, most, why)
-        self._store = connect(config)
-        prefix = digest("log", config.collection, name) + "/"
-        self._log = LogState(
-            name,
-            prefix,
-            place=catalogue_prefix(config) + prefix,
-            page_size=_whole("page_size", min(50, most) if page_size is None else page_size, most, why),
-            chunk_chars=_whole("chunk_chars", chunk_chars, MAX_CHUNK_CHARS, "what one record holds"),
-            dim=config.embedder.dim,
-            atomic=self._store.atomic,
-            store_time=self._store.time,
-        )
+        self.max_parts = _check_whole("max_parts", max_parts, config.max_fetch, "config.max_fetch")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.name, self.config, self.page_size, self.chunk_chars, self.max_parts)
+        return _rebuild, (self.name, self.config, self.page_size, self.chunk_chars, self.max_parts, self._given)
 
     @property
     def name(self) -> str:
@@ -131,7 +162,7 @@ class AsyncPagedLog:
             ValueError: for what cannot be stored, before anything is written.
             WarmError: when the store could not write.
         """
-        if items := self._check(texts):
+        if items := _check_items(self._log, texts, self.max_parts):
             await self._store.write(append_items(self._log, items), inline=len(items) <= _INLINE_ITEMS)
 
     async def newest(self, limit: int | None = None, parse: Callable[[str], Any] = str) -> list[Any]:
@@ -167,7 +198,7 @@ class AsyncPagedLog:
         Returns:
             `False`, with nothing changed, where that does not fit one batch on a store without transactions.
         """
-        return await self._store.write(replace_items(self._log, self._check(texts)))
+        return await self._store.write(replace_items(self._log, _check_items(self._log, texts, self.max_parts)))
 
     async def search(
         self, vector: Sequence[float], k: int, labels: Mapping[str, Json], parse: Callable[[str], Any] = str
@@ -185,35 +216,21 @@ class AsyncPagedLog:
         return await self._store.read(search_items(self._log, vector, k, most, labels, parse))
 
     async def info(self) -> LogInfo | None:
-        """What the catalogue knows of this log; `None` where nothing was ever written."""
-        found: list[LogInfo] = await self._store.read(list_logs(self._log.place), inline=True)
+        """The log's entry in the catalogue; `None` where nothing was ever written."""
+        found: list[LogInfo] = await self._store.read(list_logs(self._log.entry_prefix), inline=True)
         return found[0] if found else None
 
     async def set_metadata(self, metadata: Mapping[str, Json]) -> None:
-        """Keep a JSON object with the log, in place of the one before. A log that does not exist comes to be."""
-        await self._store.write(write_metadata(self._log, metadata_document(self._log.place, metadata)), inline=True)
+        """Keep a JSON object with the log, in place of the one before. A log that does not exist is created."""
+        document = metadata_document(self._log.entry_prefix, metadata)
+        await self._store.write(write_metadata(self._log, document), inline=True)
 
     async def delete(self) -> None:
         """Remove the log with all that is kept of it."""
-        await self._store.write(clear_log(self._log, everything=True))
-
-    def _check(self, texts: Sequence[str | Item]) -> list[Item]:
-        items = [text if isinstance(text, Item) else Item(text) for text in texts]
-        most = self.chunk_chars * self.max_parts
-        for item in items:
-            if not isinstance(item.text, str):
-                raise ValueError(f"a log keeps text, not {type(item.text).__name__}")
-            if len(item.text) > most:
-                raise ValueError(
-                    f"a text of {len(item.text)} characters exceeds chunk_chars * max_parts = {most};"
-                    " store it in smaller pieces, or raise max_parts"
-                )
-            if not item.text.isascii() and any("\ud800" <= c <= "\udfff" for c in item.text):
-                raise ValueError("a text with a lone surrogate cannot be stored; escape it first")
-            if len(item.text) > self.chunk_chars:
-                split_batches(item_groups(self._log, "0" * 28, [item]), self._log.dim)
-        return items
+        await self._store.write(delete_log(self._log))
 
 
-def _rebuild(name: str, config: WarmConfig, page_size: int, chunk_chars: int, max_parts: int) -> AsyncPagedLog:
-    return AsyncPagedLog(name, config, page_size=page_size, chunk_chars=chunk_chars, max_parts=max_parts)
+def _rebuild(
+    name: str, config: WarmConfig, page_size: int, chunk_chars: int, max_parts: int, store: Store | None = None
+) -> AsyncPagedLog:
+    return AsyncPagedLog(name, config, page_size=page_size, chunk_chars=chunk_chars, max_parts=max_parts, store=store)

@@ -5,8 +5,11 @@
 # %% ../../../nbs/core/log/ids.ipynb #7b49385b
 from __future__ import annotations
 
+import re
+
 # %% auto #0
-__all__ = ['LATEST_POSITION', 'append_key', 'record_id', 'position_of', 'header_id', 'boundary_id']
+__all__ = ['LATEST_POSITION', 'APPEND_CHARS', 'ITEM_CHARS', 'append_key', 'record_id', 'position_of', 'is_record', 'part_of',
+           'header_id', 'boundary_id']
 
 # %% ../../../nbs/core/log/ids.ipynb #628a2aa5
 LATEST_POSITION = (1 << 63) - 1
@@ -24,8 +27,24 @@ def record_id(prefix: str, append: str, index: int, part: int, parts: int) -> st
 
 
 def position_of(append: str) -> int:
-    """The position that an append key holds."""
+    """The position that an append key, or a name that begins with one, holds."""
     return LATEST_POSITION - int(append[:16], 16)
+
+# %% ../../../nbs/core/log/ids.ipynb #e7ba3f9b
+APPEND_CHARS = 28
+ITEM_CHARS = 37
+_RECORD_NAME = re.compile(r"[0-9a-f]{28}/[0-9a-f]{8}/[0-9a-f]{3}\.[0-9a-f]{3}")
+_EARLIEST_NAME = append_key(LATEST_POSITION // 2, "")  # a position past the year 100,000 is no clock's, but damage
+
+
+def is_record(name: str) -> bool:
+    """Whether a name is that of an item's record, with a position that a clock can give."""
+    return _RECORD_NAME.fullmatch(name) is not None and _EARLIEST_NAME <= name < "8"
+
+
+def part_of(name: str) -> tuple[int, int]:
+    """Which part a record is, from 0, and how many parts its item has."""
+    return int(name[38:41], 16), int(name[42:], 16)
 
 # %% ../../../nbs/core/log/ids.ipynb #06d9c6ba
 def header_id(prefix: str, append: str) -> str:

@@ -39,4 +39,5 @@ EMBEDDER_LABEL = "_warm_embedder"
 
 
 def embedders_of(items: Sequence[Item]) -> set[str]:
+    """The names of the embedders that the items' vectors come from."""
     return {str(item.labels[EMBEDDER_LABEL]) for item in items if item.labels and EMBEDDER_LABEL in item.labels}

@@ -5,26 +5,66 @@
 # %% ../../../nbs/core/log/reader.ipynb #1f6a1341
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .ids import LATEST_POSITION, append_key, position_of
+from .boundaries import hidden_items, is_hidden
+from .ids import ITEM_CHARS, is_record, part_of, position_of
 from ..stores.interface import Row
 
 # %% auto #0
-__all__ = ['RECORD_NAME', 'StoredItem', 'LogReader']
+__all__ = ['StoredItem', 'PartialItem', 'Preamble', 'LogReader', 'page_texts']
 
 # %% ../../../nbs/core/log/reader.ipynb #785876ee
-RECORD_NAME = re.compile(r"[0-9a-f]{28}/[0-9a-f]{8}/[0-9a-f]{3}\.[0-9a-f]{3}")
-_PLAUSIBLE = append_key(LATEST_POSITION // 2, "")  # a position past the year 100,000 is no clock's, but damage
-
-
 class StoredItem(NamedTuple):
     """An item as it was read: the ids of its records, head first, and its text."""
 
     ids: Sequence[str]
     text: str
+
+
+@dataclass(slots=True)
+class PartialItem:
+    """The parts of one item that were read so far."""
+
+    item: str = ""
+    ids: list[str] = field(default_factory=list)
+    chunks: list[str] = field(default_factory=list)
+    is_incomplete: bool = False
+
+    def add(self, row: Row, part: int, parts: int) -> StoredItem | None:
+        """The item, if this was its last part. A part that does not follow the one before is passed over."""
+        if part != len(self.ids) or part >= parts:
+            return None
+        self.ids.append(row.id)
+        self.chunks.append(row.payload)
+        if len(self.ids) < parts:
+            return None
+        self.is_incomplete = False
+        return StoredItem(self.ids, "".join(self.chunks))
+
+# %% ../../../nbs/core/log/reader.ipynb #646e2567
+@dataclass(slots=True)
+class Preamble:
+    """What the headers and boundaries of a log say."""
+
+    headers: list[str] = field(default_factory=list)  # their ids
+    embedders: set[str] = field(default_factory=set)  # that the headers name
+    boundaries: list[str] = field(default_factory=list)  # their ids
+    hidden: dict[str, str] = field(default_factory=dict)  # of each append: the newest of its items that is hidden
+
+    def add(self, row: Row, name: str) -> bool:
+        """Read one record; `False` for one that is neither a header nor a boundary."""
+        if name.startswith("!"):
+            self.headers.append(row.id)
+            self.embedders.update(row.payload.split("\n") if row.payload else ())
+        elif name.startswith("#"):
+            self.boundaries.append(row.id)
+            self.hidden.update(hidden_items(row.payload))
+        else:
+            return False
+        return True
 
 # %% ../../../nbs/core/log/reader.ipynb #a15e429c
 class LogReader:
@@ -34,88 +74,71 @@ class LogReader:
         self.prefix = prefix
         self.cursor = ""  # the last id read
         self.at_end = False
-        self.headers: list[str] = []
-        self.embedders: set[str] = set()  # that the headers name
         self.newest = 0  # the newest position
-        self.boundaries: list[str] = []
+        self.preamble = Preamble()
         self.skipped = 0
-        self._hides: dict[str, str] = {}  # append -> the newest of its items that a boundary hides
-        self._item, self._parts = "", 0
-        self._ids: list[str] = []
-        self._chunks: list[str] = []
+        self.partial = PartialItem()
 
-    def texts(self, rows: Sequence[Row], asked: int) -> Sequence[str]:
-        """The texts of the items that `feed` would give. Quick where each record is an item of its own."""
-        start = len(self.prefix)
-        first = next((n for n, row in enumerate(rows) if row.id[start : start + 1] not in "!#"), len(rows))
-        before = [item.text for item in self.feed(rows[:first], first)]  # headers and boundaries come first
-        rows, asked = rows[first:], asked - first
-        if not self._are_single(rows):
-            return [*before, *(item.text for item in self.feed(rows, asked))]
-        self.at_end, self.cursor = len(rows) < asked, rows[-1].id
-        self.newest = self.newest or position_of(rows[0].id[start:])
-        return [row.payload for row in rows]
-
-    def _are_single(self, rows: Sequence[Row]) -> bool:
-        if not rows or self._parts or self._hides:
-            return False
-        start = len(self.prefix)
-        newest, oldest = rows[0].id[start:], rows[-1].id[start:]
-        plausible = (
-            RECORD_NAME.fullmatch(newest) and RECORD_NAME.fullmatch(oldest) and newest >= _PLAUSIBLE and oldest < "8"
-        )
-        return bool(plausible) and {row.id[start + 37 :] for row in rows} == {"/000.001"}
-
-    def feed(self, rows: Sequence[Row], asked: int) -> Iterator[StoredItem]:
-        """The items that are complete with this page, of which `asked` rows were wanted."""
-        self.at_end = len(rows) < asked
-        if rows:
-            self.cursor = rows[-1].id
+    def feed(self, rows: Sequence[Row], limit: int) -> Iterator[StoredItem]:
+        """The items that are complete with this page; one of fewer rows than the scan's `limit` was the last."""
+        self.end_page(rows, limit)
         start = len(self.prefix)
         for row in rows:
             name = row.id[start:]
-            if name.startswith("!"):
-                self.headers.append(row.id)
-                self.embedders.update(row.payload.split("\n") if row.payload else ())
-            elif name.startswith("#"):
-                self.boundaries.append(row.id)
-                self._hides.update((item[:28], item) for item in row.payload.split())
-            elif found := self._record(row, name):
-                yield found
+            if is_record(name):
+                if item := self._read_record(row, name):
+                    yield item
+            elif not self.preamble.add(row, name):
+                self.skipped += 1
         if self.at_end:
-            self._begin("", 0)
+            self._begin("", is_incomplete=False)
+
+    def end_page(self, rows: Sequence[Row], limit: int) -> None:
+        """Note where a page ended."""
+        self.at_end = len(rows) < limit
+        self.cursor = rows[-1].id if rows else self.cursor
 
     def hides(self, name: str) -> bool:
         """Whether a boundary hides this record, named without the log's prefix."""
-        return name[:37] >= self._hides.get(name[:28], "~")
-
-    def _record(self, row: Row, name: str) -> StoredItem | None:
-        if not RECORD_NAME.fullmatch(name) or not _PLAUSIBLE <= name < "8":
-            self.skipped += 1
-            return None
-        if not self.newest:
-            self.newest = position_of(name)
-        if self.hides(name):
-            return None
-        if name[37:] == "/000.001" and not self._parts:
-            return StoredItem([row.id], row.payload)  # nearly every record: an item of its own
-        item, part, parts = name[:37], int(name[38:41], 16), int(name[42:], 16)
-        if item != self._item:
-            self._begin(item, parts)
-        if part != len(self._ids) or part >= parts:  # one is missing, so this item will never be complete
-            return None
-        self._ids.append(row.id)
-        self._chunks.append(row.payload)
-        if len(self._ids) < parts:
-            return None
-        self._parts = 0
-        return StoredItem(self._ids, "".join(self._chunks))
+        return is_hidden(name, self.preamble.hidden)
 
     def reset(self) -> None:
-        """The next rows do not follow those that were read, which may have ended within an item."""
-        self._parts = 0
+        """Forget an item whose parts were to come: the next rows do not follow those that were read."""
+        self.partial = PartialItem()
 
-    def _begin(self, item: str, parts: int) -> None:
-        if self._parts:  # the item before never became complete
-            self.skipped += 1
-        self._item, self._parts, self._ids, self._chunks = item, parts, [], []
+    def _read_record(self, row: Row, name: str) -> StoredItem | None:
+        self.newest = self.newest or position_of(name)
+        if self.hides(name):
+            return None
+        if name.endswith("/000.001") and not self.partial.is_incomplete:
+            return StoredItem([row.id], row.payload)
+        if name[:ITEM_CHARS] != self.partial.item:
+            self._begin(name[:ITEM_CHARS], is_incomplete=True)
+        return self.partial.add(row, *part_of(name))
+
+    def _begin(self, item: str, is_incomplete: bool) -> None:
+        self.skipped += self.partial.is_incomplete  # it will never be complete
+        self.partial = PartialItem(item, is_incomplete=is_incomplete)
+
+# %% ../../../nbs/core/log/reader.ipynb #b5969af7
+def _are_single(reader: LogReader, rows: Sequence[Row]) -> bool:
+    """Whether each row is the one record of an item that no boundary hides."""
+    if not rows or reader.partial.is_incomplete or reader.preamble.hidden:
+        return False
+    start = len(reader.prefix)
+    if not is_record(rows[0].id[start:]) or not is_record(rows[-1].id[start:]):
+        return False
+    return {row.id[start + ITEM_CHARS :] for row in rows} == {"/000.001"}
+
+
+def page_texts(reader: LogReader, rows: Sequence[Row], limit: int) -> list[str]:
+    """The texts of the items that `reader.feed` would give for this page."""
+    start = len(reader.prefix)
+    first = next((n for n, row in enumerate(rows) if row.id[start : start + 1] not in "!#"), len(rows))
+    texts = [item.text for item in reader.feed(rows[:first], first)]  # headers and boundaries come first
+    rows, limit = rows[first:], limit - first
+    if not _are_single(reader, rows):
+        return texts + [item.text for item in reader.feed(rows, limit)]
+    reader.end_page(rows, limit)
+    reader.newest = reader.newest or position_of(rows[0].id[start:])
+    return texts + [row.payload for row in rows]

@@ -22,38 +22,46 @@ __all__ = ['LogState']
 # %% ../../../nbs/core/log/state.ipynb #27a294e1
 @dataclass(slots=True)
 class LogState:
+    """What a log object is made with, and what it has learned of its log."""
+
     name: str
     prefix: str  # of its records
-    place: str  # of its entry in the catalogue
+    entry_prefix: str  # of its entry in the catalogue
     page_size: int
     chunk_chars: int
     dim: int
     atomic: bool
     store_time: Callable[[], tuple[int, int] | None] = lambda: None
     clock: Clock = field(default_factory=Clock)
-    known: bool = False  # once it has been read or written, an append over HTTP needs no read before it
+    loaded: bool = False  # whether it was read or written, so that an append over HTTP needs no read before it
     exists: bool = False
     newest: int = 0  # the newest position read
     embedders: set[str] = field(default_factory=set)  # that its headers name
     unfinished: bool = False  # a replace was interrupted before it had deleted what it replaced
     skipped: int = 0
 
-    def learn(self, tail: LogReader) -> None:
-        self.known, self.exists, self.unfinished = True, bool(tail.headers), bool(tail.boundaries)
-        self.newest, self.embedders = tail.newest, tail.embedders
-        self.clock.seen(tail.newest)
+    def must_read(self) -> bool:
+        """Whether a write reads first."""
+        return self.atomic or not self.loaded or not keeps_time(time.time_ns() // 1000, self.store_time())
 
-    def wrote(self, items: Sequence[Item] = ()) -> None:
+    def update(self, reader: LogReader) -> None:
+        """Learn what was read."""
+        preamble = reader.preamble
+        self.loaded, self.exists, self.unfinished = True, bool(preamble.headers), bool(preamble.boundaries)
+        self.newest, self.embedders = reader.newest, preamble.embedders
+        self.clock.seen(reader.newest)
+
+    def written(self, items: Sequence[Item] = ()) -> None:
+        """Learn what was written."""
         self.embedders = embedders_of(items) | (self.embedders if self.exists else set())
-        self.known = self.exists = True
+        self.loaded = self.exists = True
 
-    def must_look(self) -> bool:
-        return self.atomic or not self.known or not keeps_time(time.time_ns() // 1000, self.store_time())
-
-    def next(self) -> str:
+    def next_append(self) -> str:
+        """The key of a new append, past all that was read."""
         return self.clock.next(self.store_time())
 
-    def count(self, skipped: int) -> None:
+    def count_skipped(self, skipped: int) -> None:
+        """Count damaged items, and say so in the log file."""
         if skipped:
             self.skipped += skipped
             _logger.warning("damaged items passed over in the log %s: %d", self.prefix.rstrip("/"), skipped)

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import logging
-import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,9 +13,10 @@ from ..batching import split_batches
 from ..catalog import creation_document, entry_documents
 from ..errors import WarmError
 from ..limits import MAX_DELETE, MAX_PAGE
-from .ids import boundary_id, header_id, position_of
+from .boundaries import boundary_documents
+from .ids import ITEM_CHARS, header_id, position_of
 from .items import Item, embedders_of, item_documents
-from .reader import LogReader
+from .reader import LogReader, StoredItem
 from .reading import read_to_newest
 from .state import LogState
 from ..stores.interface import Delete, Document, Put, Scan, Transaction
@@ -25,83 +24,30 @@ from ..stores.interface import Delete, Document, Put, Scan, Transaction
 _logger = logging.getLogger(__name__)
 
 # %% auto #0
-__all__ = ['HIDES_PER_RECORD', 'look', 'opening_documents', 'item_groups', 'append_items', 'write_metadata', 'pop_newest',
-           'list_ids', 'delete_batches', 'remove_ids', 'clear_log', 'replace_items', 'finish_replace']
-
-# %% ../../../nbs/core/log/writing.ipynb #8347bece
-def look(log: LogState) -> Transaction[None]:
-    if log.must_look():
-        log.learn((yield from read_to_newest(log)))
-    if log.unfinished:
-        yield from finish_replace(log)
+__all__ = ['opening_documents', 'item_groups', 'delete_batches', 'remove_ids', 'list_ids', 'finish_replace', 'append_items',
+           'write_metadata', 'pop_newest', 'clear_log', 'delete_log', 'replace_items']
 
 # %% ../../../nbs/core/log/writing.ipynb #f4e1de0c
 def opening_documents(log: LogState, append: str, items: Sequence[Item] = ()) -> list[Document]:
+    """The entry in the catalogue and, where one is missing, the header: these come before the items."""
     now, embedders = position_of(append), embedders_of(items)
-    renewed = entry_documents(log.place, log.name, now)
+    renewed = entry_documents(log.entry_prefix, log.name, now)
     if log.exists and embedders <= log.embedders:
         return renewed
     header = Document(header_id(log.prefix, append), "\n".join(sorted(embedders)))
     if log.exists:
         return [header, *renewed]
     # items without a header are those of a writer that did not know of a deletion
-    return [header, *renewed, creation_document(log.place, append, log.newest or now)]
+    return [header, *renewed, creation_document(log.entry_prefix, append, log.newest or now)]
 
 
 def item_groups(log: LogState, append: str, items: Sequence[Item]) -> list[list[Document]]:
+    """The documents of each item."""
     return [item_documents(log.prefix, append, index, item, log.chunk_chars) for index, item in enumerate(items)]
-
-# %% ../../../nbs/core/log/writing.ipynb #fa162506
-def append_items(log: LogState, items: Sequence[Item]) -> Transaction[None]:
-    yield from look(log)
-    append = log.next()
-    for batch in split_batches([opening_documents(log, append, items), *item_groups(log, append, items)], log.dim):
-        yield Put(batch)
-    log.wrote(items)  # learned only now that it is stored
-
-
-def write_metadata(log: LogState, metadata: Document) -> Transaction[None]:
-    log.known = False  # metadata alone, of a log that another writer has deleted, would belong to nothing
-    yield from look(log)
-    append = log.next()
-    yield Put([*([] if log.exists else opening_documents(log, append)), metadata])
-    log.wrote()
-
-# %% ../../../nbs/core/log/writing.ipynb #b3c277e5
-def pop_newest(log: LogState, parse: Callable[[str], Any]) -> Transaction[Any | None]:
-    while True:
-        tail, size, chosen = LogReader(log.prefix), 2, None
-        while chosen is None and not tail.at_end:
-            rows = yield Scan(log.prefix, size, tail.cursor)
-            for item in tail.feed(rows, size):
-                try:
-                    value, chosen = parse(item.text), item
-                    break
-                except ValueError:
-                    tail.skipped += 1
-            size = log.page_size if size == 2 else min(4 * size, MAX_PAGE)
-        log.count(tail.skipped)
-        if chosen is None:
-            return None
-        removed = yield Delete(chosen.ids, claim=True)
-        if chosen.ids[0] in removed:
-            return value
-
-# %% ../../../nbs/core/log/writing.ipynb #dd0f666c
-def list_ids(log: LogState) -> Transaction[tuple[LogReader, list[str]]]:
-    """A tail that has read the whole log, and the ids of all records of items."""
-    tail, ids = LogReader(log.prefix), []
-    while not tail.at_end:
-        rows = yield Scan(log.prefix, MAX_PAGE, tail.cursor)
-        for _ in tail.feed(rows, MAX_PAGE):
-            pass
-        ids += [row.id for row in rows if row.id[len(log.prefix)] not in "!#"]
-    log.learn(tail)
-    return tail, ids
 
 # %% ../../../nbs/core/log/writing.ipynb #721041ba
 def delete_batches(ids: Sequence[str], item_chars: int) -> Iterator[Sequence[str]]:
-    """`ids` in pieces of at most 4,096, cut only between items: the first `item_chars` of an id name its item."""
+    """`ids` in batches of at most 4,096, divided between items only: the first `item_chars` of an id name its item."""
     start = 0
     while start < len(ids):
         end = min(start + MAX_DELETE, len(ids))
@@ -112,60 +58,128 @@ def delete_batches(ids: Sequence[str], item_chars: int) -> Iterator[Sequence[str
 
 
 def remove_ids(log: LogState, ids: Sequence[str]) -> Transaction[None]:
-    for piece in delete_batches(ids, len(log.prefix) + 37):
-        yield Delete(piece)
+    """Delete records in the order given."""
+    for batch in delete_batches(ids, len(log.prefix) + ITEM_CHARS):
+        yield Delete(batch)
+
+# %% ../../../nbs/core/log/writing.ipynb #dd0f666c
+def list_ids(log: LogState) -> Transaction[tuple[LogReader, list[str]]]:
+    """A reader that has read the whole log, and the ids of all records of items, the newest first."""
+    reader, ids = LogReader(log.prefix), []
+    while not reader.at_end:
+        rows = yield Scan(log.prefix, MAX_PAGE, reader.cursor)
+        for _ in reader.feed(rows, MAX_PAGE):
+            pass
+        ids += [row.id for row in rows if row.id[len(log.prefix)] not in "!#"]
+    log.update(reader)
+    return reader, ids
+
+# %% ../../../nbs/core/log/writing.ipynb #da113e2d
+def finish_replace(log: LogState) -> Transaction[None]:
+    """Delete what a boundary hides, then the boundary."""
+    reader, ids = yield from list_ids(log)
+    hidden = [id for id in ids if reader.hides(id[len(log.prefix) :])]
+    yield from remove_ids(log, [*hidden, *reader.preamble.boundaries])
+    log.unfinished = False
+
+# %% ../../../nbs/core/log/writing.ipynb #8347bece
+def _prepare_write(log: LogState) -> Transaction[None]:
+    """Read as far as a write needs it, and finish a replace that was interrupted."""
+    if log.must_read():
+        log.update((yield from read_to_newest(log)))
+    if log.unfinished:
+        yield from finish_replace(log)
+
+
+def append_items(log: LogState, items: Sequence[Item]) -> Transaction[None]:
+    """Write items at the end of the log, in one batch or, past its limits, in several, oldest first."""
+    yield from _prepare_write(log)
+    append = log.next_append()
+    for batch in split_batches([opening_documents(log, append, items), *item_groups(log, append, items)], log.dim):
+        yield Put(batch)
+    log.written(items)  # learned only now that it is stored
+
+# %% ../../../nbs/core/log/writing.ipynb #fa162506
+def write_metadata(log: LogState, metadata: Document) -> Transaction[None]:
+    """Write the caller's metadata, and the header and the entry of a log that does not exist."""
+    log.loaded = False
+    yield from _prepare_write(log)
+    append = log.next_append()
+    yield Put([*([] if log.exists else opening_documents(log, append)), metadata])
+    log.written()
+
+# %% ../../../nbs/core/log/writing.ipynb #b3c277e5
+def _newest_valid(log: LogState, parse: Callable[[str], Any]) -> Transaction[tuple[StoredItem, Any] | None]:
+    """The newest item that `parse` takes, and what it makes of it; `None` where there is none."""
+    reader, size = LogReader(log.prefix), 2
+    found = None
+    while found is None and not reader.at_end:
+        rows = yield Scan(log.prefix, size, reader.cursor)
+        for item in reader.feed(rows, size):
+            try:
+                found = item, parse(item.text)
+                break
+            except ValueError:
+                reader.skipped += 1
+        size = log.page_size if size == 2 else min(4 * size, MAX_PAGE)
+    log.count_skipped(reader.skipped)
+    return found
+
+
+def pop_newest(log: LogState, parse: Callable[[str], Any]) -> Transaction[Any | None]:
+    """Delete the newest valid item and return it through `parse`; `None` from an empty log."""
+    while found := (yield from _newest_valid(log, parse)):
+        item, value = found
+        removed = yield Delete(item.ids, claim=True)
+        if item.ids[0] in removed:
+            return value
+    return None
 
 # %% ../../../nbs/core/log/writing.ipynb #277e4081
-def clear_log(log: LogState, everything: bool = False) -> Transaction[None]:
-    tail, ids = yield from list_ids(log)
-    ids += tail.boundaries  # after what they hide
-    if everything:
-        catalogued = yield Scan(log.place, MAX_PAGE)
-        ids += [*tail.headers, *(row.id for row in catalogued)]
+def clear_log(log: LogState) -> Transaction[None]:
+    """Delete every item that is there now."""
+    reader, ids = yield from list_ids(log)
+    yield from remove_ids(log, [*ids, *reader.preamble.boundaries])  # these after what they hide
+    log.unfinished = False
+
+
+def delete_log(log: LogState) -> Transaction[None]:
+    """Delete the items, the header, and the entry in the catalogue."""
+    reader, ids = yield from list_ids(log)
+    entry = yield Scan(log.entry_prefix, MAX_PAGE)
+    ids += [*reader.preamble.boundaries, *reader.preamble.headers, *(row.id for row in entry)]
     yield from remove_ids(log, ids)
-    log.exists, log.unfinished = log.exists and not everything, False
+    log.exists = log.unfinished = False
 
 # %% ../../../nbs/core/log/writing.ipynb #19483870
-HIDES_PER_RECORD = 1500
-
-
-def _boundary(log: LogState, append: str, ids: Sequence[str]) -> list[Document]:
-    newest: dict[str, str] = {}
-    for id in ids:  # newest first
-        name = id[len(log.prefix) :]
-        newest.setdefault(name[:28], name[:37])
-    names = list(newest.values())
-    starts = range(0, len(names), HIDES_PER_RECORD)
-    texts = [" ".join(names[start : start + HIDES_PER_RECORD]) for start in starts]
-    return [Document(boundary_id(log.prefix, append, number), text) for number, text in enumerate(texts)]
+def _replace_batches(
+    log: LogState, items: Sequence[Item], boundary: Sequence[Document], append: str
+) -> list[list[Document]] | None:
+    """The batches of a replace; `None` where there would be several, on a store without transactions."""
+    groups = [opening_documents(log, append, items), *item_groups(log, append, items)]
+    batches = split_batches([*groups, *([document] for document in boundary)], log.dim)
+    return batches if log.atomic or len(batches) == 1 else None
 
 # %% ../../../nbs/core/log/writing.ipynb #b28a447c
 def replace_items(log: LogState, items: Sequence[Item]) -> Transaction[bool]:
-    tail, ids = yield from list_ids(log)
-    append = log.next()
-    groups = [opening_documents(log, append, items), *item_groups(log, append, items)]
-    boundary = [] if log.atomic else _boundary(log, append, ids)
-    packed = split_batches([*groups, *([document] for document in boundary)], log.dim)
-    if len(packed) > 1 and not log.atomic:
+    """Write `items` in the place of all that is there now; `False` where that does not fit one batch over HTTP."""
+    reader, ids = yield from list_ids(log)
+    append = log.next_append()
+    boundary = [] if log.atomic else boundary_documents(log.prefix, append, ids)
+    batches = _replace_batches(log, items, boundary, append)
+    if batches is None:
         return False
-    for batch in packed:
+    for batch in batches:
         yield Put(batch)
-    log.wrote(items)
+    log.written(items)
     try:
-        yield from remove_ids(log, [*ids, *tail.boundaries, *(document.id for document in boundary)])
+        boundaries = [*reader.preamble.boundaries, *(document.id for document in boundary)]
+        yield from remove_ids(log, [*ids, *boundaries])
     except WarmError as error:
         if log.atomic:
             raise
-        # The replacement stands: what it replaced is hidden, and the next writer deletes it.
         log.unfinished = True
         _logger.warning("items that were replaced are still to be deleted: %s", error)
     else:
         log.unfinished = False
     return True
-
-# %% ../../../nbs/core/log/writing.ipynb #da113e2d
-def finish_replace(log: LogState) -> Transaction[None]:
-    tail, ids = yield from list_ids(log)
-    hidden = [id for id in ids if tail.hides(id[len(log.prefix) :])]
-    yield from remove_ids(log, [*hidden, *tail.boundaries])
-    log.unfinished = False
