@@ -318,7 +318,7 @@ async def test_both_stores_rank_alike_in_five_languages(
 async def test_requests_of_each_operation(proxied: tuple[Proxy, WarmConfig], monkeypatch: pytest.MonkeyPatch) -> None:
     proxy, config = proxied
     backend = AsyncWarmBackend(config)
-    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("warm_integrations.core.record_reading.RECHECK_SECONDS", 1e9)
 
     async def count(expected: list[str], call: Any) -> None:
         proxy.reset()
@@ -330,7 +330,7 @@ async def test_requests_of_each_operation(proxied: tuple[Proxy, WarmConfig], mon
     await count(["POST recall", "GET documents"], backend.recall("boat", 5))
     await count(["POST recall"], backend.recall("boat", 100))
     await count(["POST recall", "GET documents"], backend.recall("boat", 5, {"u": 1}))  # fewer: were some missed?
-    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", -1.0)
+    monkeypatch.setattr("warm_integrations.core.record_reading.RECHECK_SECONDS", -1.0)
     await count(["POST recall", "GET documents"], backend.recall("boat", 5))
     await count(["POST query"], backend.get(["a", "b1"]))
     await count(["GET documents"], backend.list(limit=10))
@@ -514,16 +514,16 @@ async def test_what_is_passed_over_costs_no_hit(backend: AsyncWarmBackend, crowd
     await backend.remember([Record(question, {"user": "another", "live": True}, id="u/z")])
     await backend.remember([Record(question, {**own, "live": True}, id="w/x")] if prefix else [])
     for k in (1, 5):
-        found = await backend.recall(question, k, own, prefix=prefix, only=is_live)
+        found = await backend.recall(question, k, own, prefix=prefix, predicate=is_live)
         assert ids(found)[0] == "u/x"
         assert set(ids(found)) <= {"u/x", "u/y"}
         assert [record.score for record in found] == sorted((record.score for record in found), reverse=True)
-        near = await backend.similar("current project", k, own, prefix=prefix, only=is_live)
+        near = await backend.similar("current project", k, own, prefix=prefix, predicate=is_live)
         assert ids(near) == ["u/x", "u/y"][:k]
         assert (near[0].text, near[0].metadata) == (lives["u/x"], {**own, "live": True})
-    [alone] = await backend.similar(lives["u/y"], 1, own, prefix=prefix, only=is_live)
+    [alone] = await backend.similar(lives["u/y"], 1, own, prefix=prefix, predicate=is_live)
     assert (alone.id, alone.score) == ("u/y", pytest.approx(1, abs=1e-5))
-    assert await backend.recall(question, 5, own, prefix=prefix, only=lambda record: False) == []
+    assert await backend.recall(question, 5, own, prefix=prefix, predicate=lambda record: False) == []
 
 
 async def test_what_passes_is_ranked_as_if_it_were_alone(config: WarmConfig) -> None:
@@ -533,10 +533,10 @@ async def test_what_passes_is_ranked_as_if_it_were_alone(config: WarmConfig) -> 
     asked = QUESTIONS[::8]
     await among.remember([*live, *(Record(f"{question} {i}") for question, _ in asked for i in range(150))])
     for question, right in asked:
-        expected, found = await alone.recall(question, 5), await among.recall(question, 5, only=is_live)
+        expected, found = await alone.recall(question, 5), await among.recall(question, 5, predicate=is_live)
         assert ids(found)[0] == ids(expected)[0] == right
         assert len(found) == 5
-        expected, found = await alone.similar(question, 5), await among.similar(question, 5, only=is_live)
+        expected, found = await alone.similar(question, 5), await among.similar(question, 5, predicate=is_live)
         assert ids(found) == ids(expected)
         assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-5)
 
@@ -549,20 +549,20 @@ async def test_requests_of_a_recall_that_passes_over_many(proxied: tuple[Proxy, 
     await backend.recall("boat", 1)
     for prefix, pages, passed in (("", 3, 1200), ("a/", 3, 1200), ("a/26", 1, 100)):
         proxy.reset()
-        found = await backend.similar("boat", 5, prefix=prefix, only=is_live)
+        found = await backend.similar("boat", 5, prefix=prefix, predicate=is_live)
         assert {(record.text, record.id[: len(prefix)]) for record in found} == {("a boat and much else", prefix)}
         assert len(found) == 5
         ranked = ["POST query"] * 4  # of 5, 20, 80 and 100 records
         assert proxy.calls == [*ranked, *["GET documents"] * pages, *["POST query"] * (1 + passed // 1000)]
     proxy.reset()
-    assert ids(await backend.recall("boat", 1, only=lambda record: record.id == "a/2699")) == ["a/2699"]
+    assert ids(await backend.recall("boat", 1, predicate=lambda record: record.id == "a/2699")) == ["a/2699"]
     assert proxy.calls == ["POST recall"] * 5 + ["GET documents"] * 3 + ["POST query"]
 
 
 async def test_another_workers_embedder_is_noticed_by_one_that_has_recalled_before(
     config: WarmConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("warm_integrations.core.record_reading.RECHECK_SECONDS", 1e9)
     here, there = AsyncWarmBackend(config), AsyncWarmBackend(config.model_copy(update={"embedder": Other()}))
     await here.remember([Record(f"boat {i}") for i in range(20)])
     assert len(await here.recall("boat", 5)) == 5
@@ -571,7 +571,7 @@ async def test_another_workers_embedder_is_noticed_by_one_that_has_recalled_befo
         with pytest.raises(WarmError, match=r"hashing/other/384") as caught:
             await here.recall("boat", k)
         assert caught.value.code == "other_embedder"
-    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", -1.0)  # the time is over
+    monkeypatch.setattr("warm_integrations.core.record_reading.RECHECK_SECONDS", -1.0)  # the time is over
     with pytest.raises(WarmError, match="other_embedder"):
         await here.recall("boat", 5)
     assert await reembed(config) == 1
@@ -585,7 +585,7 @@ async def test_another_process_that_changes_the_embedder_is_noticed(config: Warm
     program = """
 import asyncio, sys
 from warm_integrations.core import HashingEmbedder, WarmConfig
-from warm_integrations.core.backend import reembed
+from warm_integrations.core.reembedding import reembed
 class Other(HashingEmbedder):
     revision = "other"
 config = WarmConfig(url=sys.argv[1], tenant_id=sys.argv[2], embedder=Other())
@@ -617,7 +617,7 @@ async def test_masked_vectors_differ_and_rank_alike(config: WarmConfig) -> None:
         assert ids(a) == ids(b)
         assert [hit.score for hit in a] == pytest.approx([hit.score for hit in b], abs=1e-4)
     vector = config.embedder.embed_query(NOTES[0].text)
-    scope = {"_warm_collection": hidden._prefix[:-1]}
+    scope = {"_warm_collection": hidden._collection.prefix[:-1]}
     [shown] = await connect(masked).read(single(Nearest(vector, 1, scope)))
     [same] = await connect(masked).read(single(Nearest(mask([vector], "k1")[0], 1, scope)))
     assert shown.score < 0.5

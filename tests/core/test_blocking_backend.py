@@ -70,31 +70,31 @@ def resources() -> tuple[int, int]:
     return threading.active_count(), len(os.listdir("/proc/self/fd"))
 
 
-def used(config: WarmConfig, call_inline: int) -> None:
+def used(config: WarmConfig, at_once: int) -> None:
     """One instance whose first calls come from so many threads, closed afterwards."""
-    start = threading.Barrier(call_inline)
+    start = threading.Barrier(at_once)
 
     def work(i: int) -> Sequence[str]:
         start.wait()
         return backend.remember([Record(f"boat {i}", id=f"{i}")])
 
-    with WarmBackend(config) as backend, ThreadPoolExecutor(call_inline) as pool:
-        assert list(pool.map(work, range(call_inline))) == [[f"{i}"] for i in range(call_inline)]
-        assert len(backend.list()) == call_inline
+    with WarmBackend(config) as backend, ThreadPoolExecutor(at_once) as pool:
+        assert list(pool.map(work, range(at_once))) == [[f"{i}"] for i in range(at_once)]
+        assert len(backend.list()) == at_once
 
 
 @pytest.mark.parametrize("at_once", [1, 8])
-def test_instances_leave_no_threads_and_files_behind(config: WarmConfig, call_inline: int) -> None:
-    used(config, call_inline)  # the thread, and the files or connections that all instances share
+def test_instances_leave_no_threads_and_files_behind(config: WarmConfig, at_once: int) -> None:
+    used(config, at_once)  # the thread, and the files or connections that all instances share
     threads, files = resources()
     for _ in range(20):
-        used(config, call_inline)
+        used(config, at_once)
     after = resources()
     assert after[0] == threads
     assert after[1] <= files + config.concurrency
 
 
-SETUP = "from warm_integrations.core.backend import *\nb = WarmBackend()\nb.remember([Record('boat', id='a')])\n"
+SETUP = "from warm_integrations.core import *\nb = WarmBackend()\nb.remember([Record('boat', id='a')])\n"
 FORK = "import os\nif pid := os.fork():\n    assert os.waitpid(pid, 0)[1] == 0\nassert len(b.list()) == 1\n"
 
 

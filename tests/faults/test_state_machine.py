@@ -25,9 +25,9 @@ from hypothesis.stateful import (
 from warm_integrations.core import paged
 from warm_integrations.core.connection import connect
 from warm_integrations.core.embedding import Embedding
+from warm_integrations.core.item_words import item_words
 from warm_integrations.core.stores.interface import Scan, single
 from warm_integrations.openai_agents import ItemError, WarmSession
-from warm_integrations.openai_agents.items import item_words
 
 SEQUENCES = 2000
 

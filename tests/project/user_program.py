@@ -152,8 +152,8 @@ def tagged(found: Recalled) -> bool:
 async def records() -> None:
     async with AsyncWarmBackend(config) as backend:
         ids: list[str] = await backend.remember([Record("t", {"a": 1}, tags=["x"], vector=np.ones(3))])
-        ids += await backend.forget(ids) + await backend.forget_where({"a": 1}, only=tagged)
-        found: list[Recalled] = await backend.recall("t", filter={"a": 1}, only=tagged)
+        ids += await backend.forget(ids) + await backend.forget_where({"a": 1}, predicate=tagged)
+        found: list[Recalled] = await backend.recall("t", filter={"a": 1}, predicate=tagged)
         found += await backend.list(limit=3) + await backend.get(ids) + await backend.similar("t")
         await backend.remember([Record(one.text, one.metadata, one.id, tags=one.tags) for one in found])
         shared = UserMemory(backend, "bob")
@@ -164,8 +164,8 @@ async def records() -> None:
 def blocking() -> None:
     with WarmBackend(config) as backend:
         ids: list[str] = backend.remember([Record("t", {"a": 1, "b": {"c": [1, None]}})])
-        found: list[Recalled] = backend.recall("t", 3, only=lambda one: one.score > 0.5)
-        first: Recalled = (found + backend.get(ids) + backend.list(only=tagged))[0]
+        found: list[Recalled] = backend.recall("t", 3, predicate=lambda one: one.score > 0.5)
+        first: Recalled = (found + backend.get(ids) + backend.list(predicate=tagged))[0]
         memories: list[Memory] = backend.run(lambda inner: UserMemory(inner, "alice").list())
         print(first.text.upper(), memories, backend.config.url)
 

@@ -24,11 +24,12 @@ from ..core.config import WarmConfig
 from ..core.connection import connect
 from ..core.digests import digest
 from ..core.embedding import Embedding
+from ..core.item_words import item_words
 from ..core.json_text import Json
 from ..core.limits import MAX_K, MAX_TEXT_BYTES
 from ..core.log.items import Item
 from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, catalogue_prefix, check_limit
-from .items import item_to_text, item_words, text_to_item
+from .items import item_to_text, text_to_item
 
 # %% auto #0
 __all__ = ['SessionInfo', 'ItemHit', 'WarmSession']
