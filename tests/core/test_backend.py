@@ -318,7 +318,7 @@ async def test_both_stores_rank_alike_in_five_languages(
 async def test_requests_of_each_operation(proxied: tuple[Proxy, WarmConfig], monkeypatch: pytest.MonkeyPatch) -> None:
     proxy, config = proxied
     backend = AsyncWarmBackend(config)
-    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("warm_integrations.core.record_reading.RECHECK_SECONDS", 1e9)
 
     async def count(expected: list[str], call: Any) -> None:
         proxy.reset()
@@ -330,7 +330,7 @@ async def test_requests_of_each_operation(proxied: tuple[Proxy, WarmConfig], mon
     await count(["POST recall", "GET documents"], backend.recall("boat", 5))
     await count(["POST recall"], backend.recall("boat", 100))
     await count(["POST recall", "GET documents"], backend.recall("boat", 5, {"u": 1}))  # fewer: were some missed?
-    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", -1.0)
+    monkeypatch.setattr("warm_integrations.core.record_reading.RECHECK_SECONDS", -1.0)
     await count(["POST recall", "GET documents"], backend.recall("boat", 5))
     await count(["POST query"], backend.get(["a", "b1"]))
     await count(["GET documents"], backend.list(limit=10))
@@ -462,11 +462,11 @@ async def test_another_embedder_is_reported_and_reembed_goes_on_where_it_stopped
     assert len(await old.recall("boat 7", 3)) == 3
     with pytest.raises(WarmError, match=r"hashing/3/384.*hashing/other/384.*reembed") as caught:
         await AsyncWarmBackend(new).recall("boat 7")
-    assert caught.value.code == "mixed_embedders"
+    assert caught.value.code == "other_embedder"
     with pytest.raises(ConnectionError):
         await reembed(config.model_copy(update={"embedder": failing_after(120)}), batch=50)
     for halfway in (config, new):  # neither would find all
-        with pytest.raises(WarmError, match="mixed_embedders"):
+        with pytest.raises(WarmError, match="other_embedder"):
             await AsyncWarmBackend(halfway).recall("boat 7")
     seen: list[int] = []
     assert await reembed(new, seen.append, batch=50) == 150
@@ -562,7 +562,7 @@ async def test_requests_of_a_recall_that_passes_over_many(proxied: tuple[Proxy, 
 async def test_another_workers_embedder_is_noticed_by_one_that_has_recalled_before(
     config: WarmConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", 1e9)
+    monkeypatch.setattr("warm_integrations.core.record_reading.RECHECK_SECONDS", 1e9)
     here, there = AsyncWarmBackend(config), AsyncWarmBackend(config.model_copy(update={"embedder": Other()}))
     await here.remember([Record(f"boat {i}") for i in range(20)])
     assert len(await here.recall("boat", 5)) == 5
@@ -570,9 +570,9 @@ async def test_another_workers_embedder_is_noticed_by_one_that_has_recalled_befo
     for k in (100, 21):  # fewer than asked for
         with pytest.raises(WarmError, match=r"hashing/other/384") as caught:
             await here.recall("boat", k)
-        assert caught.value.code == "mixed_embedders"
-    monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", -1.0)  # the time is over
-    with pytest.raises(WarmError, match="mixed_embedders"):
+        assert caught.value.code == "other_embedder"
+    monkeypatch.setattr("warm_integrations.core.record_reading.RECHECK_SECONDS", -1.0)  # the time is over
+    with pytest.raises(WarmError, match="other_embedder"):
         await here.recall("boat", 5)
     assert await reembed(config) == 1
     assert "x" in ids(await here.recall("boat", 21))
@@ -593,7 +593,7 @@ print(asyncio.run(reembed(config)))
 """
     command = [sys.executable, "-c", program, config.url, config.tenant_id or ""]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "3\n"
-    with pytest.raises(WarmError, match="mixed_embedders"):
+    with pytest.raises(WarmError, match="other_embedder"):
         await here.recall("boat", 3)
 
 
@@ -603,7 +603,7 @@ async def test_the_embedded_store_looks_at_the_embedders_each_time(tmp_path: Pat
     await here.remember([Record(f"boat {i}") for i in range(20)])
     assert len(await here.recall("boat", 5)) == 5
     await there.remember([Record("boat anew")])
-    with pytest.raises(WarmError, match="mixed_embedders"):
+    with pytest.raises(WarmError, match="other_embedder"):
         await here.recall("boat", 5)
 
 
@@ -617,7 +617,7 @@ async def test_masked_vectors_differ_and_rank_alike(config: WarmConfig) -> None:
         assert ids(a) == ids(b)
         assert [hit.score for hit in a] == pytest.approx([hit.score for hit in b], abs=1e-4)
     vector = config.embedder.embed_query(NOTES[0].text)
-    scope = {"_warm_collection": hidden._prefix[:-1]}
+    scope = {"_warm_collection": hidden._collection.prefix[:-1]}
     [shown] = await connect(masked).read(single(Nearest(vector, 1, scope)))
     [same] = await connect(masked).read(single(Nearest(mask([vector], "k1")[0], 1, scope)))
     assert shown.score < 0.5
@@ -625,7 +625,7 @@ async def test_masked_vectors_differ_and_rank_alike(config: WarmConfig) -> None:
     for key in (SecretStr("k2"), None):
         with pytest.raises(WarmError) as caught:
             await AsyncWarmBackend(masked.model_copy(update={"zero_trust_key": key})).recall("clock")
-        assert caught.value.code == "mixed_embedders"
+        assert caught.value.code == "other_embedder"
         assert "k1" not in str(caught.value).split()
 
 

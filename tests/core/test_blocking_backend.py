@@ -94,9 +94,7 @@ def test_instances_leave_no_threads_and_files_behind(config: WarmConfig, at_once
     assert after[1] <= files + config.concurrency
 
 
-SETUP = (
-    "from warm_integrations.core import Record, WarmBackend\nb = WarmBackend()\nb.remember([Record('boat', id='a')])\n"
-)
+SETUP = "from warm_integrations.core import *\nb = WarmBackend()\nb.remember([Record('boat', id='a')])\n"
 FORK = "import os\nif pid := os.fork():\n    assert os.waitpid(pid, 0)[1] == 0\nassert len(b.list()) == 1\n"
 
 

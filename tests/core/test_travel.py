@@ -21,6 +21,8 @@ from warm_integrations.core import (
     WarmBackend,
     WarmConfig,
     WarmError,
+    connect,
+    reembed,
     user_memory,
 )
 from warm_integrations.core.log.items import Item
@@ -130,7 +132,7 @@ async def test_a_copy_looks_anew_for_another_embedder(config):
     await AsyncWarmBackend(config.model_copy(update={"embedder": Letters()})).remember([Record("tea")])
     with pytest.raises(WarmError) as error:
         await pickle.loads(pickled).recall("tea")
-    assert error.value.code == "mixed_embedders"
+    assert error.value.code == "other_embedder"
 
 
 class Letters(HashingEmbedder):
@@ -196,3 +198,16 @@ async def test_worker_processes_take_them_along(config, tmp_path):
     ids = {one.id for one in await AsyncWarmBackend(config).list()}
     assert {"spawn", "fork", "before spawn", "before fork"} <= ids
     assert [one.text for one in await user_memory(config, "alice").list()] == ["from a worker"]
+
+
+async def test_a_given_store_is_used_by_copies_too(config, tmp_path):
+    elsewhere = config.model_copy(update={"url": f"sqlite:///{tmp_path}/nowhere/warm.db"})
+    store = connect(config)
+    backend = AsyncWarmBackend(elsewhere, store=store)
+    assert await backend.remember([Record("tea", id="a")]) == ["a"]
+    for one in (backend, copy.copy(backend)):
+        assert [record.id for record in await one.recall("tea")] == ["a"]
+    assert [one.id for one in await AsyncWarmBackend(config).list()] == ["a"]
+    await user_memory(elsewhere, "alice", store=store).remember("cake")
+    assert [one.text for one in await user_memory(config, "alice").list()] == ["cake"]
+    assert await reembed(elsewhere.model_copy(update={"embedder": Letters()}), store=store) == 2

@@ -26,7 +26,8 @@ FEW = {"MAX_BATCH": 7, "MAX_DELETE": 4, "MAX_PAGE": 5}  # so that a handful of r
 DIVIDING = {  # the modules that divide what they ask for, and by what
     "batching": ["MAX_BATCH"],
     "catalog": ["MAX_PAGE"],
-    "backend": ["MAX_DELETE", "MAX_PAGE"],
+    "record_reading": ["MAX_PAGE"],
+    "record_writing": ["MAX_DELETE"],
     "log.reading": ["MAX_PAGE"],
     "log.searching": ["MAX_PAGE"],
     "log.writing": ["MAX_DELETE", "MAX_PAGE"],

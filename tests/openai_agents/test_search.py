@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from agents import Agent, Runner, function_tool
@@ -10,12 +12,14 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from proxy import Proxy
 
 from local_server import LocalServer
-from warm_integrations.core import HashingEmbedder, WarmConfig, WarmError
+from warm_integrations.core import HashingEmbedder, WarmConfig, WarmError, reembed
+from warm_integrations.core.embedder import embedder_name
 from warm_integrations.core.log.ids import boundary_id
 from warm_integrations.core.log.items import Item
 from warm_integrations.core.paged import AsyncPagedLog
 from warm_integrations.core.stores.interface import Document
 from warm_integrations.openai_agents import ItemHit, WarmSession
+from warm_integrations.openai_agents.items import item_to_text
 
 TEXTS = ["I want to see the Alps.", "Book a hotel in Lisbon.", "My cat likes tuna."]
 
@@ -250,7 +254,7 @@ async def test_another_workers_embedder_is_noticed_by_one_that_has_searched_befo
     there = WarmSession("s", config.model_copy(update={"embedder": Letters()}), searchable=True)
     assert len(await here.search("word")) == 10
     await there.add_items([user("one more word")])
-    with pytest.raises(WarmError, match=r"letters/7/384.*hashing/2/384") as failure:
+    with pytest.raises(WarmError, match=r"letters/7/384.*hashing/3/384") as failure:
         await here.search("word")
     assert failure.value.code == "other_embedder"
     assert await there.pop_item() == user("one more word")
@@ -306,3 +310,71 @@ async def test_a_large_append_of_long_items_is_found(config):
     session = await made(masked(config, "key"), texts=texts)
     assert len(await session.get_items()) == 1000
     assert await found(session, "needle700", 1) == [texts[700]]
+
+
+class Interrupted(Letters):
+    """Ends with the third batch."""
+
+    name, calls = "letters", 0
+
+    def embed_documents(self, texts):
+        Interrupted.calls += 1
+        if Interrupted.calls > 2:
+            raise ConnectionError("no more")
+        return super().embed_documents(texts)
+
+
+async def test_reembed_serves_searchable_sessions(config):
+    """Interrupted, it goes on, and in between neither embedder misses anything silently."""
+    texts = [f"word {number} " + "long " * (3000 if number == 7 else 1) for number in range(30)]
+    old = await made(config, texts=texts)
+    await made(config, "another")
+    changed = config.model_copy(update={"embedder": Letters()})
+    new = WarmSession("s", changed, searchable=True)
+    Interrupted.calls = 0
+    with pytest.raises(ConnectionError):
+        await reembed(config.model_copy(update={"embedder": Interrupted()}), batch=20)
+    for session in (old, new, WarmSession("s", config, searchable=True)):
+        with pytest.raises(WarmError, match="reembed") as failure:
+            await session.search("word")
+        assert failure.value.code == "other_embedder"
+    assert await reembed(changed, batch=20) > 0
+    assert await reembed(changed) == 0
+    assert len(await new.search("word", 100)) == 30
+    assert await new.get_items() == await old.get_items() == [user(text) for text in texts]
+    with pytest.raises(WarmError, match="other_embedder"):
+        await old.search("word")
+    await old.add_items([user("a late word")])  # by a worker that has not heard of the change
+    with pytest.raises(WarmError, match="other_embedder"):
+        await new.search("word")
+    assert await reembed(changed) == 1
+    assert len(await new.search("word", 100)) == 31
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+async def test_names_of_the_version_before_are_never_missed(config, parts):
+    """It wrote a slash after the embedder's name where there was no mask."""
+    log = AsyncPagedLog("s", config, chunk_chars=8000 // parts)
+    name = f"{embedder_name(config.embedder)}/"
+    labels = {"_warm_log": WarmSession("s", config)._labels()["_warm_log"], "_warm_embedder": name}
+    text = item_to_text(user("They travel to Lisbon. " * 250))
+    [vector] = config.embedder.embed_documents([text])
+    await log.append([Item(text, "They travel to Lisbon.", vector, labels)])
+    session = WarmSession("s", config, searchable=True)
+    with pytest.raises(WarmError, match="other_embedder"):
+        await session.search("Lisbon")
+    assert await reembed(config) == 1
+    assert len(await session.search("Lisbon")) == 1
+
+
+async def test_reembed_does_not_bring_back_a_session_that_was_deleted_meanwhile(config):
+    class Meanwhile(Letters):
+        def embed_documents(self, texts):
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(lambda: asyncio.run(WarmSession("s", config).delete())).result(60)
+            return super().embed_documents(texts)
+
+    await made(config)
+    await reembed(config.model_copy(update={"embedder": Meanwhile()}))
+    assert await WarmSession("s", config).get_items() == []
+    assert await WarmSession.list(config) == []

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WarmError as error:
         print(f"\n{error}", file=sys.stderr)
         return 1
-    print(f"\n{written} records embedded anew")
+    print(f"\n{written} records and items embedded anew")
     return 0
 
 

@@ -5,99 +5,84 @@
 # %% ../../nbs/core/backend.ipynb #400b72bb
 from __future__ import annotations
 
-import builtins
-import math
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-from .batching import split_batches
 from .clock import Clock
 from .config import WarmConfig
 from .connection import connect
-from .digests import digest
-from .embedder import embedder_name
-from .errors import WarmError
-from .filtered_search import best_passing, nearest_among
-from .filters import matches
 from .json_text import Json
-from .limits import MAX_DELETE, MAX_K, MAX_PAGE, MAX_TEXT_BYTES
-from .masking import mask_fingerprint, masked
+from .limits import MAX_K, MAX_TEXT_BYTES
+from .record_documents import Selection, collection_of, documents_of, recalled_from
+from .record_reading import list_records, recall_records, similar_records
+from .record_writing import forget_matching, forget_records, remember_records
 from warm_integrations.core.records import (
     MAX_RECORD_ID_BYTES,
-    TAG_PREFIX,
     Predicate,
     Recalled,
     Record,
     check_record,
     checked_filter,
     is_record_id,
-    stored_metadata_of,
 )
-from warm_integrations.core.stores.interface import (
-    Command,
-    Delete,
-    Document,
-    Get,
-    Hit,
-    Nearest,
-    Put,
-    Recall,
-    Row,
-    Scan,
-    Transaction,
-    single,
-)
-from .words import question_words, stem, words
+from .stores.interface import Get, Store, single
 
 # %% auto #0
 __all__ = ['AsyncWarmBackend']
 
 # %% ../../nbs/core/backend.ipynb #b84e2d95
-_LOOK_AGAIN = 10.0  # seconds
+def _check_k(k: int, most: int) -> None:
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= most:
+        raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {most}")
 
 
-def _by_words_and_meaning(
-    question: str, passed: Mapping[str, Recalled], by_meaning: Mapping[str, float], k: int
-) -> Mapping[str, float]:
-    """The scores of the `k` best of these records, by id, as the step `Recall` defines them."""
-    from warm_integrations.core.stores.ranking import Candidates, combine
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise ValueError(f"limit is {limit!r}; allowed are whole numbers from 0, or None for all")
 
-    candidates = Candidates(1)  # for its words alone
-    texts = enumerate(passed.items())
-    candidates.add([(key, id, " ".join(map(stem, words(record.text))), None) for key, (id, record) in texts])
-    by_words = candidates.matching(map(stem, question_words(question)), max(k, len(by_meaning)))
-    return combine(by_words, by_meaning, k)
+
+def _stored_ids(prefix: str, ids: Sequence[str]) -> list[str]:
+    """The ids in the store of those `ids` that a record may have, each once."""
+    if isinstance(ids, (str, bytes)):  # else each of its characters would name a record
+        raise ValueError(f"ids is a list of ids, not {type(ids).__name__}")
+    return [prefix + id for id in dict.fromkeys(id for id in ids if is_record_id(id))]
 
 # %% ../../nbs/core/backend.ipynb #7be57c06
+_Found: TypeAlias = list[Recalled]  # in the class below, `list` is a method
+_Ids: TypeAlias = list[str]
+
+
 class AsyncWarmBackend:
     """Records of one collection, on either store. Safe to share among tasks, threads and event loops.
 
     A copy, or a pickle for another process, goes on with the same collection, and is closed or not by itself.
     A pickle holds the keys of `config` in clear: keep it as you would them.
+
+    Args:
+        config: the store and the collection; by default `WarmConfig()`.
+        store: a store to use in place of `connect(config)`. It goes along in copies and pickles.
     """
 
-    def __init__(self, config: WarmConfig | None = None) -> None:
-        self.config = config or WarmConfig()
-        self._store = connect(self.config)
-        self._prefix = digest("records", self.config.collection) + "/"
-        self.embedders_of = digest("embedders", self.config.collection) + "/"
+    def __init__(self, config: WarmConfig | None = None, *, store: Store | None = None) -> None:
+        self.config, self._given_store, self._closed = config or WarmConfig(), store, False
+        self._connect()
+
+    def _connect(self) -> None:
+        self._store = connect(self.config) if self._given_store is None else self._given_store
+        self._collection = collection_of(self.config, self._store)
         self._clock = Clock()
-        self._closed = False
-        self._looked = -math.inf  # when the embedders of the collection were last looked at
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("_store", "_clock", "_looked")  # of one process, and of one moment
+        own = ("_store", "_collection", "_clock")  # of one process, and of one moment
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        AsyncWarmBackend.__init__(self, state["config"])
         self.__dict__.update(state)
+        self._connect()
 
-    async def remember(self, records: Sequence[Record]) -> builtins.list[str]:
+    async def remember(self, records: Sequence[Record]) -> _Ids:
         """Store records, or replace those whose ids exist; all or none up to the limits of one batch.
 
         Returns:
@@ -113,8 +98,8 @@ class AsyncWarmBackend:
             if not is_record_id(id):
                 raise ValueError(f"an id is 1 to {MAX_RECORD_ID_BYTES} bytes of printable text, not {id!r}")
         if checked:
-            documents = self._documents(ids, checked)
-            await self._store.write(self._remember([[document] for document in documents]))
+            documents = documents_of(self._collection, ids, checked)
+            await self._store.write(remember_records(self._collection, documents))
         return ids
 
     async def recall(
@@ -125,7 +110,7 @@ class AsyncWarmBackend:
         *,
         prefix: str = "",
         predicate: Predicate | None = None,
-    ) -> builtins.list[Recalled]:
+    ) -> _Found:
         """The `k` records that answer `query` best, by words and by meaning, best first.
 
         Args:
@@ -134,23 +119,22 @@ class AsyncWarmBackend:
             filter: only records whose metadata has each of these keys with an equal JSON value;
                 the store applies it before ranking.
             prefix: only ids that go on after this text.
-            only: passes over records for which it is false. However many these are, they take the place of no other:
-                `config.overfetch` times as many are asked for, and so on. On warm-server, where `config.max_fetch`
-                are not enough, all records below `prefix` are read and those that pass are ranked.
+            predicate: passes over records for which it is false. However many these are, they take the place of no
+                other: `config.overfetch` times as many are asked for, and so on. On warm-server, where
+                `config.max_fetch` are not enough, all records below `prefix` are read and those that pass are ranked.
 
         Raises:
-            WarmError: `mixed_embedders` where the collection holds records of another embedder. A worker that has
+            WarmError: `other_embedder` where the collection holds records of another embedder. A worker that has
                 found none looks again with each answer of fewer than `k`, and after 10 seconds; on the embedded
                 store with each call.
         """
         self._check_open()
         if not isinstance(query, str) or not query.strip():
             raise ValueError("query must be text that is not empty")
-        self._check_k(k)
-        # No more than a text may have: to embed a megabyte takes seconds.
-        return await self._store.read(
-            self._recall(query[:MAX_TEXT_BYTES], k, checked_filter(filter), prefix, predicate)
-        )
+        _check_k(k, self.config.max_fetch)
+        selection = Selection(checked_filter(filter), prefix, predicate)
+        query = query[:MAX_TEXT_BYTES]  # no more than a text may have: to embed a megabyte takes seconds
+        return await self._store.read(recall_records(self._collection, query, k, selection))
 
     async def similar(
         self,
@@ -160,30 +144,29 @@ class AsyncWarmBackend:
         *,
         prefix: str = "",
         predicate: Predicate | None = None,
-    ) -> builtins.list[Recalled]:
+    ) -> _Found:
         """The `k` (1 to `config.max_fetch`) records nearest to the document `text`, with the cosines of their vectors.
 
-        Only those of the embedder in use take part. `filter`, `prefix` and `only` are as above.
+        Only those of the embedder in use take part. `filter`, `prefix` and `predicate` are as in `recall`.
         With `text_queries`, where no vectors are at hand, there are none.
         """
         self._check_open()
         if not isinstance(text, str):
             raise ValueError(f"text must be text, not {type(text).__name__}")
-        self._check_k(k)
-        scope = {**checked_filter(filter), **self._mine()}
+        _check_k(k, self.config.max_fetch)
+        selection = Selection(checked_filter(filter), prefix, predicate)
         if self.config.text_queries:
             return []
-        [vector] = masked(self.config, self.config.embedder.embed_documents([text[:MAX_TEXT_BYTES]]))
-        return await self._store.read(self._similar(vector, k, scope, prefix, predicate))
+        [vector] = self._collection.embedding.embed_documents([text[:MAX_TEXT_BYTES]])
+        return await self._store.read(similar_records(self._collection, vector, k, selection))
 
-    async def get(self, ids: Sequence[str]) -> builtins.list[Recalled]:
+    async def get(self, ids: Sequence[str]) -> _Found:
         """The records among `ids`, in their order; an unknown id, or what cannot be one, is passed over."""
         self._check_open()
-        wanted = self._ids(ids)
-        found: Any = []
-        for start in range(0, len(wanted), MAX_K):
-            found += await self._store.read(single(Get(wanted[start : start + MAX_K])))
-        return [self._found(hit) for hit in found]
+        wanted = _stored_ids(self._collection.prefix, ids)
+        parts = [wanted[start : start + MAX_K] for start in range(0, len(wanted), MAX_K)]
+        hits = [hit for part in parts for hit in await self._store.read(single(Get(part)))]
+        return [recalled_from(self._collection, hit) for hit in hits]
 
     async def list(
         self,
@@ -193,7 +176,7 @@ class AsyncWarmBackend:
         prefix: str = "",
         *,
         predicate: Predicate | None = None,
-    ) -> builtins.list[Recalled]:
+    ) -> _Found:
         """Records in the order of their ids, past the id `after`: all of them, or at most `limit`.
 
         Args:
@@ -201,14 +184,14 @@ class AsyncWarmBackend:
             after: an id; the last one of a page gives the next page.
             limit: at most so many.
             prefix: only ids that go on after this text, found without reading the others.
-            only: only records for which it is true.
+            predicate: only records for which it is true.
         """
         self._check_open()
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-            raise ValueError(f"limit is {limit!r}; allowed are whole numbers from 0, or None for all")
-        return await self._store.read(self._list(checked_filter(filter), after, limit, prefix, predicate))
+        _check_limit(limit)
+        selection = Selection(checked_filter(filter), prefix, predicate)
+        return await self._store.read(list_records(self._collection, selection, after, limit))
 
-    async def forget(self, ids: Sequence[str], *, purge: bool = False) -> builtins.list[str]:
+    async def forget(self, ids: Sequence[str], *, purge: bool = False) -> _Ids:
         """Remove records; the ids of those that were there.
 
         Args:
@@ -216,21 +199,21 @@ class AsyncWarmBackend:
             purge: also erase them from the store's files, with all that was forgotten before.
         """
         self._check_open()
-        wanted = self._ids(ids)
-        return await self._store.write(self._forget(wanted, purge)) if wanted or purge else []
+        wanted = _stored_ids(self._collection.prefix, ids)
+        return await self._store.write(forget_records(self._collection, wanted, purge)) if wanted or purge else []
 
     async def forget_where(
         self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", predicate: Predicate | None = None
-    ) -> builtins.list[str]:
+    ) -> _Ids:
         """Remove every record whose metadata match `filter`, which is never empty; their ids.
 
-        On the embedded store this is one transaction. `purge`, `prefix` and `only` are as above.
+        On the embedded store this is one transaction. `purge` is as in `forget`, `prefix` and `predicate` as in `list`.
         """
         self._check_open()
-        filter = checked_filter(filter)
-        if not filter:
+        selection = Selection(checked_filter(filter), prefix, predicate)
+        if not selection.filter:
             raise ValueError("filter must name at least one key; to remove everything, list and forget it")
-        return await self._store.write(self._forget_where(filter, purge, prefix, predicate))
+        return await self._store.write(forget_matching(self._collection, selection, purge))
 
     async def close(self) -> None:
         """Let no further call through. Connections are shared and stay open."""
@@ -246,177 +229,3 @@ class AsyncWarmBackend:
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError(f"this {type(self).__name__} is closed; make a new one to go on")
-
-    def _check_k(self, k: int) -> None:
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= self.config.max_fetch:
-            raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {self.config.max_fetch}")
-
-    def _ids(self, ids: Sequence[str]) -> builtins.list[str]:
-        if isinstance(ids, (str, bytes)):  # else each of its characters would name a record
-            raise ValueError(f"ids is a list of ids, not {type(ids).__name__}")
-        return [self._prefix + id for id in dict.fromkeys(id for id in ids if is_record_id(id))]
-
-    def _mine(self) -> dict[str, Json]:
-        return {"_warm_collection": self._prefix[:-1], "_warm_embedder": self._embedder()}
-
-    def _embedder(self) -> str:
-        if self.config.text_queries:
-            return "the service's own"
-        fingerprint = mask_fingerprint(self.config)
-        return embedder_name(self.config.embedder) + (f"/{fingerprint}" if fingerprint else "")
-
-    def _found(self, kept: Hit | Row, score: float = 0.0) -> Recalled:
-        metadata = kept.metadata or {}
-        public = {key: value for key, value in metadata.items() if not key.startswith("_warm_")}
-        tags = tuple(key[len(TAG_PREFIX) :] for key in metadata if key.startswith(TAG_PREFIX))
-        return Recalled(kept.id[len(self._prefix) :], kept.payload, public, tags, score)
-
-    def _documents(self, ids: Sequence[str], records: Sequence[Record]) -> Sequence[Document]:
-        vectors: Any = [None] * len(records)
-        if not self.config.text_queries:
-            texts = [record.text for record in records if record.vector is None]
-            made = self.config.embedder.embed_documents(texts) if texts else []
-            if len(made) != len(texts):
-                raise ValueError(f"the embedder gave {len(made)} vectors for {len(texts)} texts")
-            embedded = iter(made)
-            vectors = masked(self.config, [next(embedded) if r.vector is None else r.vector for r in records])
-        return [
-            Document(
-                self._prefix + id, record.text, {**stored_metadata_of(record), **self._mine()}, record.text, vector
-            )
-            for id, record, vector in zip(ids, records, vectors, strict=True)
-        ]
-
-    def _remember(self, groups: Any) -> Transaction[None]:
-        name = self._embedder()
-        announced = Document(self.embedders_of + digest("embedder", name), name)
-        for batch in split_batches([[announced], *groups], self.config.embedder.dim):
-            yield Put(batch)
-
-    def _recall(
-        self, query: str, k: int, filter: Mapping[str, Json], prefix: str, predicate: Predicate | None
-    ) -> Transaction[Any]:
-        if self._store.atomic:
-            yield from self._check_embedders()
-        found = yield from self._answers(query, k, {**filter, **self._mine()}, prefix, predicate)
-        stale = time.monotonic() - self._looked > _LOOK_AGAIN
-        if not self._store.atomic and (stale or len(found) < k):
-            yield from self._check_embedders()
-        return found
-
-    def _answers(
-        self, query: str, k: int, scope: Mapping[str, Json], prefix: str, predicate: Predicate | None
-    ) -> Transaction[Any]:
-        if self.config.text_queries:
-            return (yield from self._similar(query, k, scope, prefix, predicate))
-        [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
-
-        def ask(n: int) -> Command:
-            return Recall(query, n, scope, vector, max(n, min(4096, max(100, n * self.config.overfetch))))
-
-        found = yield from self._ranked(ask, k, prefix, predicate)
-        if found is not None:
-            return found
-        passed, by_meaning = yield from self._passed(vector, scope, prefix, predicate)
-        scores = _by_words_and_meaning(query, passed, by_meaning, k)
-        return [replace(passed[id], score=score) for id, score in scores.items()]
-
-    def _similar(
-        self, vector: Any, k: int, scope: Mapping[str, Json], prefix: str, predicate: Predicate | None
-    ) -> Transaction[Any]:
-        found = yield from self._ranked(lambda n: Nearest(vector, n, scope), k, prefix, predicate)
-        if found is not None:
-            return found
-        passed, by_meaning = yield from self._passed(vector, scope, prefix, predicate)
-        return [replace(passed[id], score=score) for id, score in by_meaning.items()][:k]
-
-    def _ranked(
-        self, ask: Callable[[int], Command], k: int, prefix: str, predicate: Predicate | None
-    ) -> Transaction[Any]:
-        """The `k` best that pass; `None` where the most hits of one step do not suffice."""
-
-        def take(hit: Hit) -> Transaction[Recalled | None]:
-            record = self._found(hit, hit.score)
-            return record if record.id.startswith(prefix) and (predicate is None or predicate(record)) else None
-            yield
-
-        return (yield from best_passing(ask, k, self._store.most_hits, self.config.overfetch, take))
-
-    def _passed(
-        self, vector: Any, scope: Mapping[str, Json], prefix: str, predicate: Predicate | None
-    ) -> Transaction[Any]:
-        """All records that pass, by their ids in the store, and the cosines of the nearest `config.max_fetch`."""
-        found = yield from self._list(scope, "", None, prefix, predicate)
-        passed = {self._prefix + record.id: record for record in found}
-        hits = yield from nearest_among(vector, list(passed), self.config.max_fetch, scope)
-        return passed, {hit.id: hit.score for hit in hits}
-
-    def _check_embedders(self) -> Transaction[None]:
-        now, rows = time.monotonic(), (yield from self._announced())
-        others = sorted({row.payload for row in rows} - {self._embedder()})
-        if others:
-            detail = f"this collection holds records of {', '.join(others)}; the embedder in use is {self._embedder()}"
-            raise WarmError("mixed_embedders", detail)
-        self._looked = now
-
-    def _announced(self) -> Transaction[Any]:
-        """The embedders that have written here. A small page, since the neighbours' records follow."""
-        rows: Any = yield Scan(self.embedders_of, 4)
-        if len(rows) == 4:
-            rows = yield Scan(self.embedders_of, MAX_PAGE)
-        return rows
-
-    def _list(
-        self, filter: Mapping[str, Json], after: str, limit: int | None, prefix: str, predicate: Predicate | None
-    ) -> Transaction[Any]:
-        found: Any = []
-        start, after = self._prefix + prefix, self._prefix + after if after else ""
-        page = MAX_PAGE if limit is None else min(MAX_PAGE, max(50, limit))
-        while limit is None or len(found) < limit:
-            rows: Sequence[Row] = yield Scan(start, page, after)
-            records = (self._found(row) for row in rows if matches(row.metadata, filter))
-            found += [record for record in records if predicate is None or predicate(record)]
-            if len(rows) < page:
-                break
-            after = rows[-1].id
-        return found[:limit]
-
-    async def _reembed(self, progress: Callable[[int], object], batch: int) -> int:
-        mine, store = self._mine(), self._store
-        after, looked_at, written = "", 0, 0
-        while True:
-            rows: Sequence[Row] = await store.read(single(Scan(self._prefix, batch, after)))
-            stale = [row for row in rows if not matches(row.metadata, mine)]
-            if stale:
-                old = [self._found(row) for row in stale]
-                records = [Record(record.text, record.metadata, tags=record.tags) for record in old]
-                documents = self._documents([record.id for record in old], records)
-                await store.write(self._renew(documents))
-            looked_at, written = looked_at + len(rows), written + len(stale)
-            progress(looked_at)
-            if len(rows) < batch:
-                break
-            after = rows[-1].id
-        announced: Sequence[Row] = await store.read(self._announced())
-        await store.write(single(Delete([row.id for row in announced if row.payload != self._embedder()])))
-        return written
-
-    def _renew(self, documents: Sequence[Document]) -> Transaction[None]:
-        """Put those documents that still exist: what was forgotten meanwhile stays forgotten."""
-        there = {hit.id: hit.payload for hit in (yield Get([document.id for document in documents]))}
-        groups = [[document] for document in documents if there.get(document.id) == document.payload]
-        yield from self._remember(groups)
-
-    def _forget(self, ids: Sequence[str], purge: bool) -> Transaction[Any]:
-        removed: Any = []
-        for start in range(0, max(1, len(ids)), MAX_DELETE):
-            last = start + MAX_DELETE >= len(ids)
-            removed += yield Delete(ids[start : start + MAX_DELETE], purge=purge and last)
-        return [id[len(self._prefix) :] for id in removed]
-
-    def _forget_where(
-        self, filter: Mapping[str, Json], purge: bool, prefix: str, predicate: Predicate | None
-    ) -> Transaction[Any]:
-        found = yield from self._list(filter, "", None, prefix, predicate)
-        ids = [self._prefix + record.id for record in found]
-        return (yield from self._forget(ids, purge)) if ids or purge else []

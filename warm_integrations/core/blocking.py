@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import builtins
 import copy
+import functools
 import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 from .backend import AsyncWarmBackend
 from .config import WarmConfig
-from .json_text import Json
-from .records import Predicate, Recalled, Record
+from .stores.interface import Store
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # %% auto #0
-__all__ = ['T', 'WarmBackend']
+__all__ = ['P', 'T', 'WarmBackend']
 
 # %% ../../nbs/core/blocking.ipynb #83110d63
 class _Loop:
@@ -59,12 +58,37 @@ def _loop() -> asyncio.AbstractEventLoop:
             atexit.register(_shared[-1].stop)
         return _shared[-1].loop
 
+# %% ../../nbs/core/blocking.ipynb #f255a43a
+def _wait_for(call: Callable[[], Awaitable[T]]) -> T:
+    """The result of what `call` returns, awaited on the shared loop; an interrupted wait cancels it."""
+
+    async def called() -> T:
+        return await call()
+
+    future = asyncio.run_coroutine_threadsafe(called(), _loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()  # of an interrupted wait; a call that has ended is not changed by it
+        raise
+
+# %% ../../nbs/core/blocking.ipynb #53ad2928
+def _blocking(
+    method: Callable[Concatenate[AsyncWarmBackend, P], Awaitable[T]],
+) -> Callable[Concatenate[WarmBackend, P], T]:
+    @functools.wraps(method)
+    def call(self: WarmBackend, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(lambda backend: method(backend, *args, **kwargs))
+
+    call.__module__, call.__qualname__ = __name__, f"WarmBackend.{method.__name__}"
+    return call
+
 # %% ../../nbs/core/blocking.ipynb #14e2cfa4
 class WarmBackend:
-    """`AsyncWarmBackend` for code that blocks. Its methods, errors and copies are the same."""
+    """`AsyncWarmBackend` for code that blocks. Its arguments, methods, errors and copies are the same."""
 
-    def __init__(self, config: WarmConfig | None = None) -> None:
-        self._backend = AsyncWarmBackend(config)
+    def __init__(self, config: WarmConfig | None = None, *, store: Store | None = None) -> None:
+        self._backend = AsyncWarmBackend(config, store=store)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_backend": copy.copy(self._backend)}  # closing a copy leaves this one open
@@ -74,59 +98,13 @@ class WarmBackend:
         """The store's configuration."""
         return self._backend.config
 
-    def remember(self, records: Sequence[Record]) -> builtins.list[str]:
-        """See `AsyncWarmBackend.remember`."""
-        return self._call(lambda: self._backend.remember(records))
-
-    def recall(
-        self,
-        query: str,
-        k: int = 10,
-        filter: Mapping[str, Json] | None = None,
-        *,
-        prefix: str = "",
-        predicate: Predicate | None = None,
-    ) -> builtins.list[Recalled]:
-        """See `AsyncWarmBackend.recall`."""
-        return self._call(lambda: self._backend.recall(query, k, filter, prefix=prefix, predicate=predicate))
-
-    def similar(
-        self,
-        text: str,
-        k: int = 3,
-        filter: Mapping[str, Json] | None = None,
-        *,
-        prefix: str = "",
-        predicate: Predicate | None = None,
-    ) -> builtins.list[Recalled]:
-        """See `AsyncWarmBackend.similar`."""
-        return self._call(lambda: self._backend.similar(text, k, filter, prefix=prefix, predicate=predicate))
-
-    def get(self, ids: Sequence[str]) -> builtins.list[Recalled]:
-        """See `AsyncWarmBackend.get`."""
-        return self._call(lambda: self._backend.get(ids))
-
-    def list(
-        self,
-        filter: Mapping[str, Json] | None = None,
-        after: str = "",
-        limit: int | None = None,
-        prefix: str = "",
-        *,
-        predicate: Predicate | None = None,
-    ) -> builtins.list[Recalled]:
-        """See `AsyncWarmBackend.list`."""
-        return self._call(lambda: self._backend.list(filter, after, limit, prefix, predicate=predicate))
-
-    def forget(self, ids: Sequence[str], *, purge: bool = False) -> builtins.list[str]:
-        """See `AsyncWarmBackend.forget`."""
-        return self._call(lambda: self._backend.forget(ids, purge=purge))
-
-    def forget_where(
-        self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", predicate: Predicate | None = None
-    ) -> builtins.list[str]:
-        """See `AsyncWarmBackend.forget_where`."""
-        return self._call(lambda: self._backend.forget_where(filter, purge=purge, prefix=prefix, predicate=predicate))
+    remember = _blocking(AsyncWarmBackend.remember)
+    recall = _blocking(AsyncWarmBackend.recall)
+    similar = _blocking(AsyncWarmBackend.similar)
+    get = _blocking(AsyncWarmBackend.get)
+    list = _blocking(AsyncWarmBackend.list)
+    forget = _blocking(AsyncWarmBackend.forget)
+    forget_where = _blocking(AsyncWarmBackend.forget_where)
 
     def close(self) -> None:
         """Let no further call through. Connections are shared and stay open."""
@@ -136,24 +114,10 @@ class WarmBackend:
         self._backend._check_open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def run(self, call: Callable[[AsyncWarmBackend], Awaitable[T]]) -> T:
         """The result of `call`, which is given the asynchronous backend."""
-        return self._call(lambda: call(self._backend))
-
-    def _call(self, call: Callable[[], Awaitable[T]]) -> T:
         self._backend._check_open()
-
-        async def called() -> T:
-            return await call()
-
-        future = asyncio.run_coroutine_threadsafe(called(), _loop())
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # of an interrupted wait; a call that has ended is not changed by it
-            raise
+        return _wait_for(lambda: call(self._backend))

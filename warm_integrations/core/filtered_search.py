@@ -19,15 +19,15 @@ __all__ = ['T', 'best_passing', 'nearest_among']
 
 # %% ../../nbs/core/filtered_search.ipynb #9b1f6d20
 def best_passing(
-    ask: Callable[[int], Command], k: int, most: int, growth: int, take: Callable[[Hit], Transaction[T | None]]
+    command: Callable[[int], Command], k: int, most: int, growth: int, take: Callable[[Hit], Transaction[T | None]]
 ) -> Transaction[list[T] | None]:
     """What `take` makes of the best hits: `k` of them, or all there are. It gives `None` for one to be passed over.
 
-    `ask` gives the step for a number of hits, at most `most`. `None` where so many did not suffice.
+    `command` makes the ranked command for a number of hits, at most `most`. `None` where so many did not suffice.
     """
-    asked = k
+    size = k
     while True:
-        hits: Sequence[Hit] = yield ask(asked)
+        hits: Sequence[Hit] = yield command(size)
         found: list[T] = []
         for hit in hits:
             taken = yield from take(hit)
@@ -35,17 +35,17 @@ def best_passing(
                 found.append(taken)
             if len(found) == k:
                 return found
-        if len(hits) < asked:
+        if len(hits) < size:
             return found
-        if asked >= most:
+        if size >= most:
             return None
-        asked = min(most, asked * max(2, growth))
+        size = min(most, size * max(2, growth))
 
 # %% ../../nbs/core/filtered_search.ipynb #c25b9f13
 def nearest_among(
     vector: Sequence[float] | str, ids: Sequence[str], k: int, filter: Mapping[str, Json]
 ) -> Transaction[list[Hit]]:
-    """The `k` of any number of `ids` that are nearest to a vector, best first: a step for each 1000 of them."""
+    """The `k` of any number of `ids` that are nearest to a vector, best first: one command for each 1000 of them."""
     found: list[Hit] = []
     for start in range(0, len(ids), MAX_AMONG):
         found += yield Nearest(vector, k, filter, ids[start : start + MAX_AMONG])

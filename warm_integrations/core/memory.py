@@ -18,6 +18,7 @@ from .config import WarmConfig
 from .digests import digest
 from .json_text import escape_surrogates
 from .records import Recalled, Record, check_record
+from .stores.interface import Store
 
 # %% auto #0
 __all__ = ['memory_id', 'Memory', 'Remembered', 'UserMemory', 'user_memory']
@@ -73,7 +74,7 @@ def _time(text: Any) -> datetime:
 def _is_span(value: object) -> bool:
     return isinstance(value, timedelta) and timedelta(0) < value <= timedelta(days=365_000)
 
-
+# %% ../../nbs/core/memory.ipynb #4d1a0c03
 def _union(tags: Sequence[str], more: Sequence[str]) -> Sequence[str]:
     return tuple(dict.fromkeys([*tags, *more]))
 
@@ -94,7 +95,22 @@ def _merged(known: Memory | None, memory: Memory) -> Memory:
     latest = None if None in ends else max(end for end in ends if end is not None)
     return replace(known, tags=_union(known.tags, memory.tags), expires_at=latest)
 
+# %% ../../nbs/core/memory.ipynb #4d1a0c06
+def _write_export(user_id: str, memories: Sequence[Memory]) -> str:
+    entries = [
+        {
+            "id": memory.id,
+            "text": memory.text,
+            "tags": list(memory.tags),
+            "created_at": memory.created_at.isoformat(),
+            "expires_at": memory.expires_at.isoformat() if memory.expires_at else None,
+        }
+        for memory in memories
+    ]
+    content = {"version": 1, "user_id": user_id, "memories": entries}
+    return escape_surrogates(json.dumps(content, ensure_ascii=False, indent=1))
 
+# %% ../../nbs/core/memory.ipynb #4d1a0c07
 def _read_export(exported: str) -> list[Memory]:
     try:
         content = json.loads(exported)
@@ -111,6 +127,14 @@ def _read_export(exported: str) -> list[Memory]:
         ]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise ValueError(f"this is not an export of memories: {error!r:.200}") from None
+
+
+def _by_id(memories: Sequence[Memory]) -> dict[str, Memory]:
+    """Memories by their ids; those of one text are one."""
+    found: dict[str, Memory] = {}
+    for memory in memories:
+        found[memory.id] = _merged(found.get(memory.id), memory)
+    return found
 
 # %% ../../nbs/core/memory.ipynb #5a1b0c01
 _OWNER_CHARS = 4000  # of a user id are kept beside its digest, to be read
@@ -180,18 +204,7 @@ class UserMemory:
 
     async def export(self) -> str:
         """All memories as JSON, which `import_` reads: text, tags and times, but no vectors."""
-        memories = [
-            {
-                "id": memory.id,
-                "text": memory.text,
-                "tags": list(memory.tags),
-                "created_at": memory.created_at.isoformat(),
-                "expires_at": memory.expires_at.isoformat() if memory.expires_at else None,
-            }
-            for memory in await self.list()
-        ]
-        content = {"version": 1, "user_id": self.user_id, "memories": memories}
-        return escape_surrogates(json.dumps(content, ensure_ascii=False, indent=1))
+        return _write_export(self.user_id, await self.list())
 
     async def import_(self, exported: str) -> int:
         """Add the memories of an export to this user's, with their times; how many there were in it.
@@ -199,10 +212,8 @@ class UserMemory:
         All are checked before any is written. One that is known already is kept as `remember` does: with the time
         when it was made, all tags, and the later end. The user named in the export is not looked at.
         """
-        imported: dict[str, Memory] = {}
-        for memory in _read_export(exported):
-            imported[memory.id] = _merged(imported.get(memory.id), memory)
-        for known in await self._get(list(imported)):
+        imported = _by_id(_read_export(exported))
+        for known in await self._get([*imported]):
             imported[known.id] = _merged(known, imported[known.id])
         await self._backend.remember([self._record(memory) for memory in imported.values()])
         return len(imported)
@@ -242,6 +253,11 @@ class UserMemory:
         return expires is None or _time(expires) > _now()
 
 
-def user_memory(config: WarmConfig, user_id: str, *, expires_after: timedelta | None = None) -> UserMemory:
-    """What is remembered of `user_id` in the collection of `config`, for the program that runs the agent."""
-    return UserMemory(AsyncWarmBackend(config), user_id, expires_after=expires_after)
+def user_memory(
+    config: WarmConfig, user_id: str, *, expires_after: timedelta | None = None, store: Store | None = None
+) -> UserMemory:
+    """What is remembered of `user_id` in the collection of `config`, for the program that runs the agent.
+
+    It is kept in `store`, by default `connect(config)`.
+    """
+    return UserMemory(AsyncWarmBackend(config, store=store), user_id, expires_after=expires_after)

@@ -17,8 +17,8 @@ from .limits import MAX_METADATA_BYTES, MAX_TEXT_BYTES, MAX_TEXT_WORDS, metadata
 from .stores.interface import Document
 
 # %% auto #0
-__all__ = ['Predicate', 'TAG_PREFIX', 'MAX_RECORD_ID_BYTES', 'Record', 'Recalled', 'check_record', 'stored_metadata_of',
-           'plain_numbers', 'is_record_id', 'checked_filter']
+__all__ = ['Predicate', 'TAG_PREFIX', 'MAX_RECORD_ID_BYTES', 'Record', 'Recalled', 'plain_numbers', 'checked_filter',
+           'stored_metadata_of', 'check_record', 'is_record_id']
 
 # %% ../../nbs/core/records.ipynb #307942c2
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Record:
     vector: Vector | None = None
     tags: Sequence[str] = ()
 
-
+# %% ../../nbs/core/records.ipynb #4c3446d9
 @dataclass(frozen=True, slots=True)
 class Recalled:
     """A record that was found.
 
-    `score` is 0 to 1.4 after `recall`, as the step `Recall` defines it, a cosine after `similar`, and 0 otherwise.
+    `score` is 0 to 1.4 after `recall`, as the command `Recall` defines it, a cosine after `similar`, and 0 otherwise.
     """
 
     id: str
@@ -57,40 +57,7 @@ class Recalled:
 
 Predicate: TypeAlias = Callable[[Recalled], bool]
 
-# %% ../../nbs/core/records.ipynb #ac885875
-TAG_PREFIX = "_warm_tag:"
-_MAX_TAG_CHARS = 64
-
-
-def check_record(record: Record, dim: int) -> Record:
-    """The record itself. `ValueError` for one that cannot be stored."""
-    if not isinstance(record, Record):
-        raise ValueError(f"a record is a Record, not {type(record).__name__}")
-    if not isinstance(record.text, str) or not record.text.strip():
-        raise ValueError("a record's text must be text that is not empty")
-    if escape_surrogates(record.text) != record.text:
-        raise ValueError("a text with a lone surrogate cannot be remembered; remove or replace it")
-    if len(record.text.split()) > MAX_TEXT_WORDS or len(record.text.encode()) > MAX_TEXT_BYTES:
-        raise ValueError(f"a text of more than {MAX_TEXT_WORDS} words or {MAX_TEXT_BYTES} bytes must be divided")
-    _check_object("metadata", record.metadata)
-    if not isinstance(record.tags, (list, tuple)):
-        raise ValueError(f"tags is a list of texts, not {type(record.tags).__name__}")
-    for tag in record.tags:
-        if not isinstance(tag, str) or not tag.isprintable() or not 1 <= len(tag) <= _MAX_TAG_CHARS:
-            raise ValueError(f"a tag is 1 to {_MAX_TAG_CHARS} printable characters, not {reprlib.repr(tag)}")
-    if record.vector is not None:
-        _check_vector(record.vector, dim)
-    kept = stored_metadata_of(record)
-    if metadata_bytes(Document("", record.text, kept), to_json(kept)) > MAX_METADATA_BYTES - 1000:
-        raise ValueError(f"text, tags and metadata of a record must fit {MAX_METADATA_BYTES - 1000} bytes as JSON")
-    return record
-
-# %% ../../nbs/core/records.ipynb #e2aad459
-def stored_metadata_of(record: Record) -> dict[str, Json]:
-    """Metadata and tags as they are stored: a tag never becomes a key of its own, whatever it is called."""
-    return {**plain_numbers(record.metadata), **{TAG_PREFIX + tag: True for tag in record.tags}}
-
-
+# %% ../../nbs/core/records.ipynb #6d5d51b4
 def plain_numbers(value: Any) -> Any:
     """JSON whose numbers both stores keep and compare alike."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
@@ -101,16 +68,7 @@ def plain_numbers(value: Any) -> Any:
         return {key: plain_numbers(item) for key, item in value.items()}
     return [plain_numbers(item) for item in value] if isinstance(value, (list, tuple)) else value
 
-
-def _check_vector(vector: Vector, dim: int) -> None:
-    try:
-        numbers = [float(number) for number in vector]
-    except (TypeError, ValueError):
-        raise ValueError(f"a vector is {dim} numbers, not {type(vector).__name__}") from None
-    if len(numbers) != dim or not all(map(math.isfinite, numbers)) or not any(numbers):
-        raise ValueError(f"a vector is {dim} finite numbers, not all zero; this one has {len(numbers)}")
-
-
+# %% ../../nbs/core/records.ipynb #c8b5f2b7
 def _check_object(what: str, value: Mapping[str, Json]) -> None:
     if not isinstance(value, Mapping):
         raise ValueError(f"{what} must be an object of top-level keys and JSON values, not {type(value).__name__}")
@@ -125,19 +83,73 @@ def _check_object(what: str, value: Mapping[str, Json]) -> None:
     if reserved:
         raise ValueError(f"{what} has the key {reserved[0]!r}; keys that begin with _warm_ are reserved")
 
-# %% ../../nbs/core/records.ipynb #4b473bbc
-MAX_RECORD_ID_BYTES = 200
-
-
-def is_record_id(id: object) -> bool:
-    return (
-        isinstance(id, str) and id.isprintable() and 0 < len(id.encode("utf-8", "surrogatepass")) <= MAX_RECORD_ID_BYTES
-    )
-
 # %% ../../nbs/core/records.ipynb #0b723431
 def checked_filter(filter: Mapping[str, Json] | None) -> Mapping[str, Json]:
+    """A caller's filter as it is compared with metadata; empty for `None`. `ValueError` for what is not JSON."""
     if filter is None:
         return {}
     _check_object("filter", filter)
     plain: Mapping[str, Json] = plain_numbers(filter)
     return plain
+
+# %% ../../nbs/core/records.ipynb #e2aad459
+TAG_PREFIX = "_warm_tag:"
+
+
+def stored_metadata_of(record: Record) -> dict[str, Json]:
+    """Metadata and tags as they are stored."""
+    return {**plain_numbers(record.metadata), **{TAG_PREFIX + tag: True for tag in record.tags}}
+
+# %% ../../nbs/core/records.ipynb #e6d556cd
+def _check_vector(vector: Vector, dim: int) -> None:
+    try:
+        numbers = [float(number) for number in vector]
+    except (TypeError, ValueError):
+        raise ValueError(f"a vector is {dim} numbers, not {type(vector).__name__}") from None
+    if len(numbers) != dim or not all(map(math.isfinite, numbers)) or not any(numbers):
+        raise ValueError(f"a vector is {dim} finite numbers, not all zero; this one has {len(numbers)}")
+
+# %% ../../nbs/core/records.ipynb #5a5d16b0
+_MAX_TAG_CHARS = 64
+
+
+def _check_tags(tags: Sequence[str]) -> None:
+    if not isinstance(tags, (list, tuple)):
+        raise ValueError(f"tags is a list of texts, not {type(tags).__name__}")
+    for tag in tags:
+        if not isinstance(tag, str) or not tag.isprintable() or not 1 <= len(tag) <= _MAX_TAG_CHARS:
+            raise ValueError(f"a tag is 1 to {_MAX_TAG_CHARS} printable characters, not {reprlib.repr(tag)}")
+
+# %% ../../nbs/core/records.ipynb #3820d317
+def _check_text(text: str) -> None:
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError("a record's text must be text that is not empty")
+    if escape_surrogates(text) != text:
+        raise ValueError("a text with a lone surrogate cannot be remembered; remove or replace it")
+    if len(text.split()) > MAX_TEXT_WORDS or len(text.encode()) > MAX_TEXT_BYTES:
+        raise ValueError(f"a text of more than {MAX_TEXT_WORDS} words or {MAX_TEXT_BYTES} bytes must be divided")
+
+# %% ../../nbs/core/records.ipynb #ac885875
+def check_record(record: Record, dim: int) -> Record:
+    """The record itself. `ValueError` for one that cannot be stored."""
+    if not isinstance(record, Record):
+        raise ValueError(f"a record is a Record, not {type(record).__name__}")
+    _check_text(record.text)
+    _check_object("metadata", record.metadata)
+    _check_tags(record.tags)
+    if record.vector is not None:
+        _check_vector(record.vector, dim)
+    kept = stored_metadata_of(record)
+    if metadata_bytes(Document("", record.text, kept), to_json(kept)) > MAX_METADATA_BYTES - 1000:
+        raise ValueError(f"text, tags and metadata of a record must fit {MAX_METADATA_BYTES - 1000} bytes as JSON")
+    return record
+
+# %% ../../nbs/core/records.ipynb #4b473bbc
+MAX_RECORD_ID_BYTES = 200
+
+
+def is_record_id(id: object) -> bool:
+    """Whether a record may have this id."""
+    return (
+        isinstance(id, str) and id.isprintable() and 0 < len(id.encode("utf-8", "surrogatepass")) <= MAX_RECORD_ID_BYTES
+    )

@@ -1,0 +1,1 @@
+from warm_integrations.core.item_words import *
