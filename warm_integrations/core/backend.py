@@ -48,6 +48,7 @@ from warm_integrations.core.stores.interface import (
     Recall,
     Row,
     Scan,
+    Store,
     Transaction,
     single,
 )
@@ -80,9 +81,9 @@ class AsyncWarmBackend:
     A pickle holds the keys of `config` in clear: keep it as you would them.
     """
 
-    def __init__(self, config: WarmConfig | None = None) -> None:
+    def __init__(self, config: WarmConfig | None = None, *, store: Store | None = None) -> None:
         self.config = config or WarmConfig()
-        self._store = connect(self.config)
+        self._given_store, self._store = store, store or connect(self.config)
         self._prefix = digest("records", self.config.collection) + "/"
         self.embedders_of = digest("embedders", self.config.collection) + "/"
         self._clock = Clock()
@@ -94,7 +95,7 @@ class AsyncWarmBackend:
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        AsyncWarmBackend.__init__(self, state["config"])
+        AsyncWarmBackend.__init__(self, state["config"], store=state["_given_store"])
         self.__dict__.update(state)
 
     async def remember(self, records: Sequence[Record]) -> builtins.list[str]:

@@ -21,6 +21,7 @@ from .backend import AsyncWarmBackend
 from .config import WarmConfig
 from .json_text import Json
 from .records import Predicate, Recalled, Record
+from .stores.interface import Store
 
 T = TypeVar("T")
 
@@ -63,8 +64,8 @@ def _loop() -> asyncio.AbstractEventLoop:
 class WarmBackend:
     """`AsyncWarmBackend` for code that blocks. Its methods, errors and copies are the same."""
 
-    def __init__(self, config: WarmConfig | None = None) -> None:
-        self._backend = AsyncWarmBackend(config)
+    def __init__(self, config: WarmConfig | None = None, *, store: Store | None = None) -> None:
+        self._backend = AsyncWarmBackend(config, store=store)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_backend": copy.copy(self._backend)}  # closing a copy leaves this one open

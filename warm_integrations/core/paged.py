@@ -27,6 +27,7 @@ from warm_integrations.core.log.writing import (
     replace_items,
     write_metadata,
 )
+from .stores.interface import Store
 
 # %% auto #0
 __all__ = ['MAX_CHUNK_CHARS', 'catalogue_prefix', 'check_limit', 'AsyncPagedLog']
@@ -64,12 +65,13 @@ class AsyncPagedLog:
         chunk_chars: characters in one record, 1 to 8000. A longer text continues in further records.
         max_parts: records of one text, 1 to `config.max_fetch`.
             A text longer than `chunk_chars * max_parts` is refused.
+        store: what keeps the records; by default the one that `config.url` names.
 
     Raises:
         ValueError: for a value outside these limits.
     """
 
-    __slots__ = ("_log", "_store", "config", "max_parts")
+    __slots__ = ("_given_store", "_log", "_store", "config", "max_parts")
 
     def __init__(
         self,
@@ -79,13 +81,14 @@ class AsyncPagedLog:
         page_size: int | None = None,
         chunk_chars: int = MAX_CHUNK_CHARS,
         max_parts: int = 100,
+        store: Store | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise ValueError(f"a log's name must be text that is not empty, not {name!r}")
         most, why = config.max_fetch, "config.max_fetch"
         self.config = config
         self.max_parts = _whole("max_parts", max_parts, most, why)
-        self._store = connect(config)
+        self._given_store, self._store = store, store or connect(config)
         prefix = digest("log", config.collection, name) + "/"
         self._log = LogState(
             name,
@@ -99,7 +102,7 @@ class AsyncPagedLog:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.name, self.config, self.page_size, self.chunk_chars, self.max_parts)
+        return _rebuild, (self.name, self.config, self.page_size, self.chunk_chars, self.max_parts, self._given_store)
 
     @property
     def name(self) -> str:
@@ -215,5 +218,7 @@ class AsyncPagedLog:
         return items
 
 
-def _rebuild(name: str, config: WarmConfig, page_size: int, chunk_chars: int, max_parts: int) -> AsyncPagedLog:
-    return AsyncPagedLog(name, config, page_size=page_size, chunk_chars=chunk_chars, max_parts=max_parts)
+def _rebuild(
+    name: str, config: WarmConfig, page_size: int, chunk_chars: int, max_parts: int, store: Store | None
+) -> AsyncPagedLog:
+    return AsyncPagedLog(name, config, page_size=page_size, chunk_chars=chunk_chars, max_parts=max_parts, store=store)
