@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import msgspec
@@ -23,42 +23,49 @@ from ..core.limits import MAX_TEXT_BYTES, MAX_TEXT_WORDS
 __all__ = ['ItemError', 'item_to_text', 'text_to_item', 'item_words']
 
 # %% ../../nbs/openai_agents/items.ipynb #95445a3d
-def _plain(value: object) -> object:
-    """The JSON form of what JSON does not know: that of a pydantic model, as the SDK itself takes it."""
+class ItemError(ValueError, TypeError):
+    """An item that cannot be stored as JSON. Nothing of its append was written."""
+
+# %% ../../nbs/openai_agents/items.ipynb #e0b1c057
+_decode: Callable[[str | bytes], Any] = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def _encode_plain(item: TResponseInputItem) -> str | None:
+    """The JSON text of a plain item; `None` for one that the quick encoder refuses, or does not give back equal."""
+    try:
+        encoded = msgspec.json.encode(item)
+        may_be_deep = encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH  # each bracket may be one more level
+        if not may_be_deep and encoded[:1] == b"{" and _decode(encoded) == item:
+            return encoded.decode()
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        pass
+    return None
+
+# %% ../../nbs/openai_agents/items.ipynb #c1d0dcbc
+def _model_fields(value: object) -> object:
+    """The JSON form of a pydantic model, as the SDK takes it. `TypeError` for any other object."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_unset=True, warnings=False)
     raise TypeError(f"an item holds a {type(value).__name__}, which has no JSON form")
 
 
-class ItemError(ValueError, TypeError):
-    """An item that cannot be stored as JSON. Nothing of its append was written."""
-
-# %% ../../nbs/openai_agents/items.ipynb #d6e425d2
-_decode: Callable[[str | bytes], Any] = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-def item_to_text(item: TResponseInputItem) -> str:
-    """An item as JSON text. `ItemError`, which is a `ValueError`, for what has no JSON form."""
-    try:  # the quick way is right where its text gives the item back; each bracket may be one more level
-        encoded = msgspec.json.encode(item)
-        deep = encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH
-        if not deep and encoded[:1] == b"{" and _decode(encoded) == item:
-            return encoded.decode()
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        pass
-    return _item_to_text_slowly(item)
-
-
-def _item_to_text_slowly(item: TResponseInputItem) -> str:
+def _encode_any(item: TResponseInputItem) -> str:
+    """The JSON text of any item that has one. `ItemError` for others."""
     try:
         check_nesting(item)
-        text = json.dumps(item, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(item, default=_model_fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text = escape_surrogates(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise ItemError(f"cannot store an item: {error}") from None
     if not text.startswith("{"):
         raise ItemError(f"an item is a JSON object, not a {type(item).__name__}")
     return text
+
+# %% ../../nbs/openai_agents/items.ipynb #d6e425d2
+def item_to_text(item: TResponseInputItem) -> str:
+    """An item as JSON text. `ItemError`, which is a `ValueError`, for what has no JSON form."""
+    text = _encode_plain(item)
+    return _encode_any(item) if text is None else text
 
 # %% ../../nbs/openai_agents/items.ipynb #503746f7
 def text_to_item(text: str) -> TResponseInputItem:
@@ -67,11 +74,10 @@ def text_to_item(text: str) -> TResponseInputItem:
         item: TResponseInputItem = _decode(text)
         return item
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return _decode_slowly(text)
+        return _decode_any(text)
 
 
-def _decode_slowly(text: str) -> TResponseInputItem:
-    """`json` reads lone surrogates, too; what is left is damage."""
+def _decode_any(text: str) -> TResponseInputItem:
     try:
         item = json.loads(text)
     except RecursionError:
@@ -81,25 +87,22 @@ def _decode_slowly(text: str) -> TResponseInputItem:
     return cast("TResponseInputItem", item)
 
 # %% ../../nbs/openai_agents/items.ipynb #060724e1
+_TEXT_FIELDS = ("content", "text", "summary", "arguments", "output", "refusal", "transcript")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in a value that a person would look for: what was said, and what tools were given and answered."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for field in _TEXT_FIELDS:
+            yield from _texts(value.get(field))
+    elif isinstance(value, Sequence):
+        for inner in value:
+            yield from _texts(inner)
+
+# %% ../../nbs/openai_agents/items.ipynb #8426fa23
 def item_words(item: Mapping[str, Any]) -> str:
-    """The words of an item that a person would look for: message text, tool arguments and tool output."""
-    found: list[str] = []
-
-    def collect(value: object) -> None:
-        if isinstance(value, str):
-            found.append(value)
-        elif isinstance(value, Mapping):
-            for key in ("content", "text", "summary", "arguments", "output", "refusal", "transcript"):
-                collect(value.get(key))
-        elif isinstance(value, Sequence):
-            for inner in value:
-                collect(inner)
-
-    collect(item)
-    return _fit(" ".join(found))
-
-
-def _fit(words: str) -> str:
-    """As much of a text as a store can rank."""
-    words = " ".join(words.split()[:MAX_TEXT_WORDS])
+    """The words by which a search finds an item: message text, tool arguments and tool output, as many as it ranks."""
+    words = " ".join(" ".join(_texts(item)).split()[:MAX_TEXT_WORDS])
     return words.encode("utf-8", "ignore")[:MAX_TEXT_BYTES].decode("utf-8", "ignore")
