@@ -462,11 +462,11 @@ async def test_another_embedder_is_reported_and_reembed_goes_on_where_it_stopped
     assert len(await old.recall("boat 7", 3)) == 3
     with pytest.raises(WarmError, match=r"hashing/3/384.*hashing/other/384.*reembed") as caught:
         await AsyncWarmBackend(new).recall("boat 7")
-    assert caught.value.code == "mixed_embedders"
+    assert caught.value.code == "other_embedder"
     with pytest.raises(ConnectionError):
         await reembed(config.model_copy(update={"embedder": failing_after(120)}), batch=50)
     for halfway in (config, new):  # neither would find all
-        with pytest.raises(WarmError, match="mixed_embedders"):
+        with pytest.raises(WarmError, match="other_embedder"):
             await AsyncWarmBackend(halfway).recall("boat 7")
     seen: list[int] = []
     assert await reembed(new, seen.append, batch=50) == 150
@@ -570,9 +570,9 @@ async def test_another_workers_embedder_is_noticed_by_one_that_has_recalled_befo
     for k in (100, 21):  # fewer than asked for
         with pytest.raises(WarmError, match=r"hashing/other/384") as caught:
             await here.recall("boat", k)
-        assert caught.value.code == "mixed_embedders"
+        assert caught.value.code == "other_embedder"
     monkeypatch.setattr("warm_integrations.core.backend._LOOK_AGAIN", -1.0)  # the time is over
-    with pytest.raises(WarmError, match="mixed_embedders"):
+    with pytest.raises(WarmError, match="other_embedder"):
         await here.recall("boat", 5)
     assert await reembed(config) == 1
     assert "x" in ids(await here.recall("boat", 21))
@@ -593,7 +593,7 @@ print(asyncio.run(reembed(config)))
 """
     command = [sys.executable, "-c", program, config.url, config.tenant_id or ""]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "3\n"
-    with pytest.raises(WarmError, match="mixed_embedders"):
+    with pytest.raises(WarmError, match="other_embedder"):
         await here.recall("boat", 3)
 
 
@@ -603,7 +603,7 @@ async def test_the_embedded_store_looks_at_the_embedders_each_time(tmp_path: Pat
     await here.remember([Record(f"boat {i}") for i in range(20)])
     assert len(await here.recall("boat", 5)) == 5
     await there.remember([Record("boat anew")])
-    with pytest.raises(WarmError, match="mixed_embedders"):
+    with pytest.raises(WarmError, match="other_embedder"):
         await here.recall("boat", 5)
 
 
@@ -625,7 +625,7 @@ async def test_masked_vectors_differ_and_rank_alike(config: WarmConfig) -> None:
     for key in (SecretStr("k2"), None):
         with pytest.raises(WarmError) as caught:
             await AsyncWarmBackend(masked.model_copy(update={"zero_trust_key": key})).recall("clock")
-        assert caught.value.code == "mixed_embedders"
+        assert caught.value.code == "other_embedder"
         assert "k1" not in str(caught.value).split()
 
 

@@ -130,7 +130,7 @@ async def test_a_copy_looks_anew_for_another_embedder(config):
     await AsyncWarmBackend(config.model_copy(update={"embedder": Letters()})).remember([Record("tea")])
     with pytest.raises(WarmError) as error:
         await pickle.loads(pickled).recall("tea")
-    assert error.value.code == "mixed_embedders"
+    assert error.value.code == "other_embedder"
 
 
 class Letters(HashingEmbedder):

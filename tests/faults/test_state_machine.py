@@ -22,8 +22,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from warm_integrations.core import masking, paged
+from warm_integrations.core import paged
 from warm_integrations.core.connection import connect
+from warm_integrations.core.embedding import Embedding
 from warm_integrations.core.stores.interface import Scan, single
 from warm_integrations.openai_agents import ItemError, WarmSession
 from warm_integrations.openai_agents.items import item_words
@@ -145,11 +146,11 @@ class Sessions(RuleBasedStateMachine):
     )
     def search(self, number, query, k):
         hits = self.run(self.writers[number].search(query, k))
-        embedder, found = self.config.embedder, {}
-        [question] = masking.masked(self.config, [embedder.embed_query(query)])
+        embedding, found = Embedding(self.config), {}
+        question = embedding.embed_query(query)
         for item in self.items:
             if words := item_words(item):
-                [vector] = masking.masked(self.config, embedder.embed_documents([words]))
+                [vector] = embedding.embed_documents([words])
                 found.setdefault(repr(item), []).append(float(question @ vector))
         scores = sorted((score for same in found.values() for score in same), reverse=True)
         assert [hit.score for hit in hits] == pytest.approx(scores[:k], abs=1e-5)

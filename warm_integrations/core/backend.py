@@ -19,13 +19,12 @@ from .clock import Clock
 from .config import WarmConfig
 from .connection import connect
 from .digests import digest
-from .embedder import embedder_name
+from .embedding import Embedding
 from .errors import WarmError
 from .filtered_search import best_passing, nearest_among
 from .filters import matches
 from .json_text import Json
 from .limits import MAX_DELETE, MAX_K, MAX_PAGE, MAX_TEXT_BYTES
-from .masking import mask_fingerprint, masked
 from warm_integrations.core.records import (
     MAX_RECORD_ID_BYTES,
     TAG_PREFIX,
@@ -84,6 +83,7 @@ class AsyncWarmBackend:
     def __init__(self, config: WarmConfig | None = None, *, store: Store | None = None) -> None:
         self.config = config or WarmConfig()
         self._given_store, self._store = store, store or connect(self.config)
+        self._embedding = Embedding(self.config)
         self._prefix = digest("records", self.config.collection) + "/"
         self.embedders_of = digest("embedders", self.config.collection) + "/"
         self._clock = Clock()
@@ -91,7 +91,7 @@ class AsyncWarmBackend:
         self._looked = -math.inf  # when the embedders of the collection were last looked at
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("_store", "_clock", "_looked")  # of one process, and of one moment
+        own = ("_store", "_embedding", "_clock", "_looked")  # of one process, and of one moment
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -140,7 +140,7 @@ class AsyncWarmBackend:
                 are not enough, all records below `prefix` are read and those that pass are ranked.
 
         Raises:
-            WarmError: `mixed_embedders` where the collection holds records of another embedder. A worker that has
+            WarmError: `other_embedder` where the collection holds records of another embedder. A worker that has
                 found none looks again with each answer of fewer than `k`, and after 10 seconds; on the embedded
                 store with each call.
         """
@@ -174,7 +174,7 @@ class AsyncWarmBackend:
         scope = {**checked_filter(filter), **self._mine()}
         if self.config.text_queries:
             return []
-        [vector] = masked(self.config, self.config.embedder.embed_documents([text[:MAX_TEXT_BYTES]]))
+        [vector] = self._embedding.embed_documents([text[:MAX_TEXT_BYTES]])
         return await self._store.read(self._similar(vector, k, scope, prefix, predicate))
 
     async def get(self, ids: Sequence[str]) -> builtins.list[Recalled]:
@@ -263,8 +263,7 @@ class AsyncWarmBackend:
     def _embedder(self) -> str:
         if self.config.text_queries:
             return "the service's own"
-        fingerprint = mask_fingerprint(self.config)
-        return embedder_name(self.config.embedder) + (f"/{fingerprint}" if fingerprint else "")
+        return self._embedding.name
 
     def _found(self, kept: Hit | Row, score: float = 0.0) -> Recalled:
         metadata = kept.metadata or {}
@@ -275,12 +274,9 @@ class AsyncWarmBackend:
     def _documents(self, ids: Sequence[str], records: Sequence[Record]) -> Sequence[Document]:
         vectors: Any = [None] * len(records)
         if not self.config.text_queries:
-            texts = [record.text for record in records if record.vector is None]
-            made = self.config.embedder.embed_documents(texts) if texts else []
-            if len(made) != len(texts):
-                raise ValueError(f"the embedder gave {len(made)} vectors for {len(texts)} texts")
-            embedded = iter(made)
-            vectors = masked(self.config, [next(embedded) if r.vector is None else r.vector for r in records])
+            embedded = iter(self._embedding.embed_documents([r.text for r in records if r.vector is None]))
+            given = iter(self._embedding.mask([r.vector for r in records if r.vector is not None]))
+            vectors = [next(embedded if r.vector is None else given) for r in records]
         return [
             Document(
                 self._prefix + id, record.text, {**stored_metadata_of(record), **self._mine()}, record.text, vector
@@ -310,7 +306,7 @@ class AsyncWarmBackend:
     ) -> Transaction[Any]:
         if self.config.text_queries:
             return (yield from self._similar(query, k, scope, prefix, predicate))
-        [vector] = masked(self.config, [self.config.embedder.embed_query(query)])
+        vector = self._embedding.embed_query(query)
 
         def ask(n: int) -> Command:
             return Recall(query, n, scope, vector, max(n, min(4096, max(100, n * self.config.overfetch))))
@@ -357,7 +353,7 @@ class AsyncWarmBackend:
         others = sorted({row.payload for row in rows} - {self._embedder()})
         if others:
             detail = f"this collection holds records of {', '.join(others)}; the embedder in use is {self._embedder()}"
-            raise WarmError("mixed_embedders", detail)
+            raise WarmError("other_embedder", detail)
         self._looked = now
 
     def _announced(self) -> Transaction[Any]:

@@ -33,8 +33,7 @@ NEXT_STEP = {
     "newer_store": "Install a newer writerslogic-warm-integrations; the file was left as it is.",
     "older_store": "It was made before the first release, and was left as it is: choose another path in the url.",
     "damaged": "Restore the file from a backup, or run sqlite3's .recover on a copy of it.",
-    "mixed_embedders": "Use that embedder, or run: python -m warm_integrations.core reembed",
-    "other_embedder": "Search with the embedder that the session was written with, or write it anew.",
+    "other_embedder": "Use that embedder, or run: python -m warm_integrations.core reembed",
     "database": "Look the message up at https://sqlite.org/rescode.html; nothing of this write was kept.",
 }
 

@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-from typing import Any
-
-from .config import WarmConfig
 from .digests import digest
 
 # %% auto #0
-__all__ = ['mask_matrix', 'mask', 'masked', 'mask_fingerprint']
+__all__ = ['mask_matrix', 'mask', 'mask_fingerprint']
 
 # %% ../../nbs/core/masking.ipynb #bf2fa0b6
 def _rotation(key: str, dim: int) -> NDArray[np.float64]:
@@ -37,15 +34,15 @@ def _rotation(key: str, dim: int) -> NDArray[np.float64]:
     rotation.flags.writeable = False
     return rotation
 
-
+# %% ../../nbs/core/masking.ipynb #9877d378
 _MAX_CACHE_BYTES = 64 * 1024 * 1024
 _cache: OrderedDict[tuple[str, int], NDArray[np.float64]] = OrderedDict()
-_one_at_a_time = threading.Lock()
+_lock = threading.Lock()
 
 
 def mask_matrix(key: str, dim: int) -> NDArray[np.float64]:
     """The orthogonal matrix that `key` stands for: shape `(dim, dim)`, float64."""
-    with _one_at_a_time:
+    with _lock:
         if (key, dim) not in _cache:
             _cache[key, dim] = _rotation(key, dim)
         _cache.move_to_end((key, dim))
@@ -61,20 +58,7 @@ def mask(vectors: Sequence[Sequence[float]] | NDArray[np.float64], key: str) -> 
     rows = np.asarray(vectors, dtype=np.float64)
     return rows @ mask_matrix(key, rows.shape[1]).T
 
-# %% ../../nbs/core/masking.ipynb #8366e228
-def masked(config: WarmConfig, vectors: Any) -> Any:
-    """`vectors`, of shape `(n, dim)`, turned by the configuration's key where it has one."""
-    if config.zero_trust_key is None:
-        return vectors
-    import numpy as np
-
-    rows = np.asarray(vectors, dtype=np.float64)
-    if rows.ndim != 2:  # told here, since a failure in `mask` has the key among its locals
-        raise ValueError(f"an embedder gives vectors of shape (n, dim), not {rows.shape}")
-    return mask(rows, config.zero_trust_key.get_secret_value())
-
 # %% ../../nbs/core/masking.ipynb #3044c679
-def mask_fingerprint(config: WarmConfig) -> str:
-    """Eight hexadecimal digits that stand for the configuration's key; empty without one."""
-    key = config.zero_trust_key
-    return digest("mask", key.get_secret_value())[:8] if key else ""
+def mask_fingerprint(key: str) -> str:
+    """Eight hexadecimal digits that stand for `key`."""
+    return digest("mask", key)[:8]

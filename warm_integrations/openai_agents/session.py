@@ -23,11 +23,10 @@ from ..core.catalog import LogInfo, list_logs
 from ..core.config import WarmConfig
 from ..core.connection import connect
 from ..core.digests import digest
-from ..core.embedder import embedder_name
+from ..core.embedding import Embedding
 from ..core.json_text import Json
 from ..core.limits import MAX_K, MAX_TEXT_BYTES
 from ..core.log.items import Item
-from ..core.masking import mask_fingerprint, masked
 from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, catalogue_prefix, check_limit
 from .items import item_to_text, item_words, text_to_item
 
@@ -168,7 +167,7 @@ class WarmSession(SessionABC):
             raise ValueError("query must be text that is not empty")
         if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {MAX_K}")
-        [vector] = masked(self.config, [self.config.embedder.embed_query(query[:MAX_TEXT_BYTES])])
+        vector = Embedding(self.config).embed_query(query[:MAX_TEXT_BYTES])
         found = await log.search(vector, k, self._labels(), text_to_item)
         return [ItemHit(item, score) for item, score in found]
 
@@ -242,12 +241,12 @@ class WarmSession(SessionABC):
         words = [item_words(json.loads(text)) for text in texts]
         spoken = [number for number, text in enumerate(words) if text]
         texts_spoken = [words[number] for number in spoken]
-        vectors: Any = masked(self.config, self.config.embedder.embed_documents(texts_spoken)) if spoken else []
+        vectors = Embedding(self.config).embed_documents(texts_spoken)
         found = {
             number: (words[number], vector, self._labels()) for number, vector in zip(spoken, vectors, strict=True)
         }
         return [Item(text, *found.get(number, ())) for number, text in enumerate(texts)]
 
     def _labels(self) -> dict[str, Json]:
-        embedder = f"{embedder_name(self.config.embedder)}/{mask_fingerprint(self.config)}"
-        return {"_warm_log": digest("log", self.config.collection, self.session_id), "_warm_embedder": embedder}
+        log = digest("log", self.config.collection, self.session_id)
+        return {"_warm_log": log, "_warm_embedder": Embedding(self.config).name}

@@ -1,0 +1,1 @@
+from warm_integrations.core.embedding import *
