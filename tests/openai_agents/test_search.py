@@ -250,7 +250,7 @@ async def test_another_workers_embedder_is_noticed_by_one_that_has_searched_befo
     there = WarmSession("s", config.model_copy(update={"embedder": Letters()}), searchable=True)
     assert len(await here.search("word")) == 10
     await there.add_items([user("one more word")])
-    with pytest.raises(WarmError, match=r"letters/7/384.*hashing/2/384") as failure:
+    with pytest.raises(WarmError, match=r"letters/7/384.*hashing/3/384") as failure:
         await here.search("word")
     assert failure.value.code == "other_embedder"
     assert await there.pop_item() == user("one more word")
