@@ -563,13 +563,13 @@ async def test_what_a_server_says_of_an_error_is_not_told_to_the_model(config):
 
 
 @pytest.mark.parametrize("store_kind", ["warm-server"], indirect=True)
-async def test_a_recall_is_one_request(config):
+async def test_a_recall_that_finds_as_many_as_it_asks_for_is_one_request(config):
     async with Proxy(config.url) as proxy:
         found = by_name(config.model_copy(update={"url": proxy.url}))
         await call(found["remember"], text="Alice likes tea.")
-        await call(found["recall"], query="tea")
+        await call(found["recall"], query="tea", k=1)
         proxy.reset()
-        await call(found["recall"], query="tea")
+        await call(found["recall"], query="tea", k=1)
         assert proxy.calls == ["POST recall"]
 
 
