@@ -296,8 +296,6 @@ async def test_a_replace_that_does_not_fit_one_batch(config: WarmConfig) -> None
 
 async def test_a_replace_of_many_appends_names_them_all(config: WarmConfig) -> None:
     log = log_of(config)
-    from warm_integrations.core.log.items import item_documents
-
     keys = [log._log.next_append() for _ in range(2000)]
     documents = [d for key in keys for d in item_documents(log._log.prefix, key, 0, Item("old"), 8000)]
     for start in range(0, 2000, 1000):

@@ -186,7 +186,7 @@ async def test_however_many_items_are_damaged_the_good_one_is_found(config, reco
         many //= 10
     log = AsyncPagedLog("s", config, chunk_chars=40)
     session = await made(config, texts=["A hotel far from Lisbon, I think, with a view of the river"])
-    vector, labels = HashingEmbedder().embed_query("hotels in Lisbon"), session._labels()
+    vector, labels = HashingEmbedder().embed_query("hotels in Lisbon"), (await records.of_items("s"))[0].metadata
     bad = ["{bad" + " " * 40 * (parts - 1)] * many
     await log.append([Item(text, "hotels in Lisbon", vector, labels) for text in bad])
     await session.add_items([user("Nothing at all")])

@@ -493,6 +493,13 @@ async def test_bad_arguments_are_explained_and_nothing_is_written(config, name, 
     assert await user_memory(config, "alice").list() == before
 
 
+async def test_arguments_that_do_not_fit_are_explained_by_the_tools_own_schema(config, sync):
+    for tool in by_name(config, sync=sync).values():
+        told = json.loads(await raw(tool, "{}"))["error"]
+        assert [name for name in tool.params_json_schema["properties"] if f'"{name}": ' not in told] == []
+    assert '{"query": string, "k": integer or null}' in json.loads(await raw(by_name(config)["recall"], "{}"))["error"]
+
+
 async def test_an_explained_error_is_told_to_the_model_and_the_run_goes_on(config, sync):
     good = ("remember", {"text": "Alice likes tea.", "tags": ["drink"]})
     bad, kept = await run(config, ("remember", {"text": "", "tags": []}), good, sync=sync)
@@ -556,13 +563,13 @@ async def test_what_a_server_says_of_an_error_is_not_told_to_the_model(config):
 
 
 @pytest.mark.parametrize("store_kind", ["warm-server"], indirect=True)
-async def test_a_recall_is_one_request(config):
+async def test_a_recall_that_finds_as_many_as_it_asks_for_is_one_request(config):
     async with Proxy(config.url) as proxy:
         found = by_name(config.model_copy(update={"url": proxy.url}))
         await call(found["remember"], text="Alice likes tea.")
-        await call(found["recall"], query="tea")
+        await call(found["recall"], query="tea", k=1)
         proxy.reset()
-        await call(found["recall"], query="tea")
+        await call(found["recall"], query="tea", k=1)
         assert proxy.calls == ["POST recall"]
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .limits import MAX_TEXT_BYTES, MAX_TEXT_WORDS
@@ -14,32 +14,31 @@ from .limits import MAX_TEXT_BYTES, MAX_TEXT_WORDS
 # %% auto #0
 __all__ = ['item_words', 'words_of_text']
 
-# %% ../../nbs/core/item_words.ipynb #d690fcb9
-_KEYS = ("content", "text", "summary", "arguments", "output", "refusal", "transcript")
+# %% ../../nbs/core/item_words.ipynb #060724e1
+_TEXT_FIELDS = ("content", "text", "summary", "arguments", "output", "refusal", "transcript")
 
 
-def _collect(value: object, found: list[str]) -> None:
+def _texts(value: object) -> Iterator[str]:
+    """The texts in a value that a person would look for: what was said, and what tools were given and answered."""
     if isinstance(value, str):
-        found.append(value)
+        yield value
     elif isinstance(value, Mapping):
-        for key in _KEYS:
-            _collect(value.get(key), found)
+        for field in _TEXT_FIELDS:
+            yield from _texts(value.get(field))
     elif isinstance(value, Sequence):
         for inner in value:
-            _collect(inner, found)
+            yield from _texts(inner)
 
-
+# %% ../../nbs/core/item_words.ipynb #8426fa24
 def _fit(words: str) -> str:
-    """As much of a text as a store can rank."""
+    """As many words as a search ranks."""
     words = " ".join(words.split()[:MAX_TEXT_WORDS])
     return words.encode("utf-8", "ignore")[:MAX_TEXT_BYTES].decode("utf-8", "ignore")
 
-
+# %% ../../nbs/core/item_words.ipynb #8426fa23
 def item_words(item: Mapping[str, Any]) -> str:
-    """The words of an item that a person would look for: message text, tool arguments and tool output."""
-    found: list[str] = []
-    _collect(item, found)
-    return _fit(" ".join(found))
+    """The words by which a search finds an item: message text, tool arguments and tool output, as many as it ranks."""
+    return _fit(" ".join(_texts(item)))
 
 # %% ../../nbs/core/item_words.ipynb #db5cd62f
 def words_of_text(text: str) -> str:

@@ -112,7 +112,7 @@ async def _reembed_log(store: Store, prefix: str, embedding: Embedding, progress
         if reader.log.at_end:  # of a damaged item, what is left
             items += [(head, head.payload) for head in reader.heads.values()]
         if items:
-            header = next(iter(reader.log.headers), "")
+            header = next(iter(reader.log.preamble.headers), "")
             documents = _item_documents(embedding, items)
             await store.write(_renew_items(header, embedding.name, documents, embedding.dim))
         progress.add(len(rows), len(items))

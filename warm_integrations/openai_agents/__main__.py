@@ -39,6 +39,18 @@ def _temporary(beside: Path) -> tempfile.TemporaryDirectory[str]:
             return tempfile.TemporaryDirectory(dir=place)
     raise ValueError("there is no folder for a temporary copy of the file; set TMPDIR to one that can be written to")
 
+# %% ../../nbs/openai_agents/main.ipynb #92c08d61
+def _back_up(uri: str, file: Path, copy: Path) -> None:
+    wrong = f"{file} cannot be read as an SQLite database"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as source:
+            source.execute("SELECT count(*) FROM sqlite_master")
+            wrong = f"{file} cannot be copied to {copy.parent} (TMPDIR names another folder)"
+            with contextlib.closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+    except sqlite3.Error as error:
+        raise ValueError(f"{wrong}: {error}") from None
+
 
 @contextlib.contextmanager
 def snapshot(file: Path) -> Iterator[Path]:
@@ -51,18 +63,6 @@ def snapshot(file: Path) -> Iterator[Path]:
         copy = Path(folder) / "copy.db"
         _back_up(f"{file.absolute().as_uri()}?{mode}", file, copy)
         yield copy
-
-
-def _back_up(uri: str, file: Path, copy: Path) -> None:
-    wrong = f"{file} cannot be read as an SQLite database"
-    try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as source:
-            source.execute("SELECT count(*) FROM sqlite_master")
-            wrong = f"{file} cannot be copied to {copy.parent} (TMPDIR names another folder)"
-            with contextlib.closing(sqlite3.connect(copy)) as target:
-                source.backup(target)
-    except sqlite3.Error as error:
-        raise ValueError(f"{wrong}: {error}") from None
 
 # %% ../../nbs/openai_agents/main.ipynb #56abca3a
 def rows_by_session(copy: Path, file: Path) -> dict[str, int]:
@@ -118,8 +118,8 @@ async def write_history(items: Items, session: WarmSession, show: Callable[[int,
     return texts_of(await session.get_items()) == texts
 
 # %% ../../nbs/openai_agents/main.ipynb #99d90544
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when it is done, 1 for a failure and 2 for wrong arguments."""
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of the command. It ends the program where there are unknown ones."""
     parser = argparse.ArgumentParser(prog="python -m warm_integrations.openai_agents")
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("copy", help="copy a conversation into a session that is empty, and compare the two")
@@ -136,20 +136,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command.add_argument("--searchable", action="store_true", help="so that WarmSession.search finds the items")
     add_store_options(command)
     options = parser.parse_args(arguments)
-    kind, file = options.source
-    if kind != "sqlite-session":
-        command.error(f"--from {kind}: the one kind of source is sqlite-session")
-    try:
-        config = WarmConfig(**store_settings(options))
-        name = options.session if options.to_session is None else options.to_session
-        session = WarmSession(name, config, searchable=options.searchable)
-        return asyncio.run(_copy(Path(file), options.session, session))
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except WarmError as error:
-        print(f"\n{error}", file=sys.stderr)
-        return 1
+    if options.source[0] != "sqlite-session":
+        command.error(f"--from {options.source[0]}: the one kind of source is sqlite-session")
+    return options
+
+# %% ../../nbs/openai_agents/main.ipynb #2ad7c31f
+def _show(done: int, total: int) -> None:
+    bar = "#" * (30 * done // total)
+    print(f"\r[{bar:.<30}] {done} of {total} items", end="", file=sys.stderr, flush=True)
 
 
 async def _copy(file: Path, session_id: str, session: WarmSession) -> int:
@@ -164,10 +158,21 @@ async def _copy(file: Path, session_id: str, session: WarmSession) -> int:
     print(f"{len(items)} items copied, and equal on both sides: {session}")
     return 0
 
-
-def _show(done: int, total: int) -> None:
-    bar = "#" * (30 * done // total)
-    print(f"\r[{bar:.<30}] {done} of {total} items", end="", file=sys.stderr, flush=True)
+# %% ../../nbs/openai_agents/main.ipynb #957b78e2
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 when it is done, 1 for a failure and 2 for wrong arguments."""
+    options = _parsed(arguments)
+    try:
+        config = WarmConfig(**store_settings(options))
+        name = options.session if options.to_session is None else options.to_session
+        session = WarmSession(name, config, searchable=options.searchable)
+        return asyncio.run(_copy(Path(options.source[1]), options.session, session))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except WarmError as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
 
 # %% ../../nbs/openai_agents/main.ipynb #7bd73b34
 if __name__ == "__main__":

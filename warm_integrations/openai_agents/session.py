@@ -5,7 +5,6 @@
 # %% ../../nbs/openai_agents/session.ipynb #564a72cb
 from __future__ import annotations
 
-import builtins
 import json
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from ..core.json_text import Json
 from ..core.limits import MAX_K, MAX_TEXT_BYTES
 from ..core.log.items import Item
 from ..core.paged import MAX_CHUNK_CHARS, AsyncPagedLog, catalogue_prefix, check_limit
+from ..core.stores.interface import Store
 from .items import item_to_text, text_to_item
 
 # %% auto #0
@@ -45,18 +45,55 @@ class ItemHit:
 
 SessionInfo = LogInfo
 
-# %% ../../nbs/openai_agents/session.ipynb #91bc9ae2
+# %% ../../nbs/openai_agents/session.ipynb #e0e6e0f3
+def _labels(config: WarmConfig, session_id: str) -> dict[str, Json]:
+    """The metadata of the items of one session that one embedder embedded."""
+    log = digest("log", config.collection, session_id)
+    return {"_warm_log": log, "_warm_embedder": Embedding(config).name}
+
+# %% ../../nbs/openai_agents/session.ipynb #58432209
+def _searchable(texts: Sequence[str], config: WarmConfig, session_id: str) -> list[Item]:
+    """The items of a log for these JSON texts, each with its words, their vector and labels."""
+    words = [item_words(json.loads(text)) for text in texts]
+    vectors = iter(Embedding(config).embed_documents([found for found in words if found]))
+    labels = _labels(config, session_id)
+    return [
+        Item(text, found, next(vectors), labels) if found else Item(text)
+        for text, found in zip(texts, words, strict=True)
+    ]
+
+# %% ../../nbs/openai_agents/session.ipynb #b9708181
+def _check_question(query: str, k: int) -> None:
+    """`ValueError` for a query without text, or a `k` outside its limits."""
+    if not isinstance(query, str) or not query.strip():
+        raise ValueError("query must be text that is not empty")
+    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K:
+        raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {MAX_K}")
+
+# %% ../../nbs/openai_agents/session.ipynb #fbf0fe8b
+def _page(found: list[SessionInfo], limit: int | None, after: SessionInfo | None) -> list[SessionInfo]:
+    """At most `limit` entries of a list, the last written first, of those that come after one."""
+    if after is not None:
+        found = [info for info in found if (info.updated, info.id) < (after.updated, after.id)]
+    return found if limit is None else found[: max(0, limit)]
+
+# %% ../../nbs/openai_agents/session.ipynb #d9cc222c
 class _Done:
-    """An awaitable that has nothing to wait for."""
+    """An awaitable that has nothing to wait for, and need not be awaited."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
         yield
 
-
+# %% ../../nbs/openai_agents/session.ipynb #abe958da
 _HISTORY = ("get_items", "add_items", "pop_item", "clear_session")
 
 
+def _overrides_history(kind: type[SessionABC], base: type[SessionABC]) -> bool:
+    """Whether `kind` reads or writes the history by methods of its own, rather than by those of `base`."""
+    return any(getattr(kind, name) is not getattr(base, name) for name in _HISTORY)
+
+# %% ../../nbs/openai_agents/session.ipynb #91bc9ae2
 class WarmSession(SessionABC):
     """A conversation kept in a store, for `Runner.run(..., session=...)`.
 
@@ -73,6 +110,7 @@ class WarmSession(SessionABC):
         max_parts: records of one item, 1 to `config.max_fetch`. An item longer than
             `chunk_chars * max_parts` characters of JSON raises `ValueError` before anything is written.
         searchable: keep the words of each item added, so that `search` finds it.
+        store: what keeps the records; by default the one that `config.url` names.
 
     Raises:
         ValueError: for an argument outside these limits.
@@ -91,6 +129,7 @@ class WarmSession(SessionABC):
         chunk_chars: int = MAX_CHUNK_CHARS,
         max_parts: int = 100,
         searchable: bool = False,
+        store: Store | None = None,
     ) -> None:
         if not isinstance(session_id, str) or not session_id:
             raise ValueError(f"session_id must be text that is not empty, not {session_id!r}")
@@ -100,7 +139,12 @@ class WarmSession(SessionABC):
         )
         self.searchable = searchable
         self._log = AsyncPagedLog(
-            session_id, config or WarmConfig(), page_size=page_size, chunk_chars=chunk_chars, max_parts=max_parts
+            session_id,
+            config or WarmConfig(),
+            page_size=page_size,
+            chunk_chars=chunk_chars,
+            max_parts=max_parts,
+            store=store,
         )
         self._closed = False
 
@@ -131,7 +175,7 @@ class WarmSession(SessionABC):
             WarmError: when the store could not write.
         """
         log = self._open()
-        await log.append(self._records(items))
+        await log.append(self._items(items))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; `None` from an empty session. Two callers get two different items."""
@@ -144,13 +188,10 @@ class WarmSession(SessionABC):
 
     async def _atomic_replace_items(self, items: Items) -> bool:
         # The SDK's compaction looks for this name, and clears and adds where it returns False.
-        # A subclass that does something of its own on these calls must not be passed by.
         log = self._open()
-        if any(getattr(type(self), name) is not getattr(WarmSession, name) for name in _HISTORY):
-            return False
-        return await log.replace(self._records(items))
+        return not _overrides_history(type(self), WarmSession) and await log.replace(self._items(items))
 
-    async def search(self, query: str, k: int = 10) -> builtins.list[ItemHit]:
+    async def search(self, query: str, k: int = 10) -> list[ItemHit]:
         """The `k` items of this session whose words are nearest to `query`, best first.
 
         Args:
@@ -164,37 +205,10 @@ class WarmSession(SessionABC):
         log = self._open()
         if not self.searchable:
             raise ValueError("this session is not searchable; make it with WarmSession(..., searchable=True)")
-        if not isinstance(query, str) or not query.strip():
-            raise ValueError("query must be text that is not empty")
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K:
-            raise ValueError(f"k is {k!r}; allowed are whole numbers from 1 to {MAX_K}")
+        _check_question(query, k)
         vector = Embedding(self.config).embed_query(query[:MAX_TEXT_BYTES])
-        found = await log.search(vector, k, self._labels(), text_to_item)
+        found = await log.search(vector, k, _labels(self.config, self.session_id), text_to_item)
         return [ItemHit(item, score) for item, score in found]
-
-    @classmethod
-    async def list(
-        cls,
-        config: WarmConfig | None = None,
-        filter: Mapping[str, Json] | None = None,
-        *,
-        limit: int | None = None,
-        after: SessionInfo | None = None,
-    ) -> builtins.list[SessionInfo]:
-        """The sessions of a collection, the last written first.
-
-        Args:
-            config: the store and collection.
-            filter: only sessions whose metadata has each of these keys with an equal JSON value.
-            limit: at most so many; all by default.
-            after: only sessions that come after this one, which an earlier call returned last.
-        """
-        check_limit(limit)
-        config = config or WarmConfig()
-        found: list[LogInfo] = await connect(config).read(list_logs(catalogue_prefix(config), filter))
-        if after is not None:
-            found = [info for info in found if (info.updated, info.id) < (after.updated, after.id)]
-        return found if limit is None else found[: max(0, limit)]
 
     async def info(self) -> SessionInfo | None:
         """When this session was created and last written, and its metadata; `None` where nothing was ever written."""
@@ -235,19 +249,31 @@ class WarmSession(SessionABC):
             raise RuntimeError(f"this {type(self).__name__} is closed; make a new one to go on")
         return self._log
 
-    def _records(self, items: Sequence[TResponseInputItem]) -> Sequence[str | Item]:
+    def _items(self, items: Sequence[TResponseInputItem]) -> Sequence[str | Item]:
         texts = [item_to_text(item) for item in items]
-        if not self.searchable or not texts:
-            return texts
-        words = [item_words(json.loads(text)) for text in texts]
-        spoken = [number for number, text in enumerate(words) if text]
-        texts_spoken = [words[number] for number in spoken]
-        vectors = Embedding(self.config).embed_documents(texts_spoken)
-        found = {
-            number: (words[number], vector, self._labels()) for number, vector in zip(spoken, vectors, strict=True)
-        }
-        return [Item(text, *found.get(number, ())) for number, text in enumerate(texts)]
+        return _searchable(texts, self.config, self.session_id) if self.searchable else texts
 
-    def _labels(self) -> dict[str, Json]:
-        log = digest("log", self.config.collection, self.session_id)
-        return {"_warm_log": log, "_warm_embedder": Embedding(self.config).name}
+    # The last method, since below it `list` would no longer be the type.
+    @classmethod
+    async def list(
+        cls,
+        config: WarmConfig | None = None,
+        filter: Mapping[str, Json] | None = None,
+        *,
+        limit: int | None = None,
+        after: SessionInfo | None = None,
+        store: Store | None = None,
+    ) -> list[SessionInfo]:
+        """The sessions of a collection, the last written first.
+
+        Args:
+            config: the store and collection.
+            filter: only sessions whose metadata has each of these keys with an equal JSON value.
+            limit: at most so many; all by default.
+            after: only sessions that come after this one, which an earlier call returned last.
+            store: where they are kept; by default the one that `config.url` names.
+        """
+        check_limit(limit)
+        config = config or WarmConfig()
+        found = await (store or connect(config)).read(list_logs(catalogue_prefix(config), filter))
+        return _page(found, limit, after)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-
 from ...config import WarmConfig
 from .file import MEMORY_PATH, Connection, database_key, open_file, translate_error
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-
 from ...errors import WarmError, invalid_request
 from ...filters import canonical
 from ...json_text import Json, utf8

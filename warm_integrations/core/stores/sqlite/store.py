@@ -10,7 +10,6 @@ import sqlite3
 import sys
 from typing import Any, TypeVar
 
-
 from ...cancellation import wait_until_done
 from ...config import WarmConfig
 from ...limits import MAX_K, check_range
