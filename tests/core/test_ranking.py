@@ -123,7 +123,7 @@ async def test_a_file_that_was_put_back_in_place_is_read_anew(tmp_path: Path) ->
 
 
 async def test_what_is_held_is_bounded_and_the_last_used_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warm_integrations.core.stores.sqlite.store._MAX_HELD", 10_000)
+    monkeypatch.setattr("warm_integrations.core.stores.sqlite.search.MAX_CACHE_BYTES", 10_000)
     store = store_at(tmp_path / "warm.db")
     users = [f"user {n}" for n in range(20)]
     await store.write(single(Put([note(user, "tea", user) for user in users])))
