@@ -48,16 +48,16 @@ def _append(matrix: NDArray[np.float32], used: int, vectors: Sequence[bytes | No
     matrix[used:end] = np.frombuffer(data, dtype="<f4").reshape(-1, dim)
     return matrix
 
-# %% ../../../nbs/core/stores/ranking.ipynb #c9b94e8f
+# %% ../../../nbs/core/stores/ranking.ipynb #09175b17
 _LOWEST = float(np.finfo(np.float32).min)  # of a score; minus infinity stands for none
 
-
+# %% ../../../nbs/core/stores/ranking.ipynb #704bbdb3
 def _highest(scores: NDArray[np.floating], k: int, margin: float = 0.0) -> NDArray[np.intp]:
     """Where the `k` highest scores are, and all others that are within `margin` of them."""
     last = np.partition(scores, -k)[-k] - margin if k < len(scores) else -np.inf
     return np.flatnonzero(scores >= max(last, _LOWEST))
 
-
+# %% ../../../nbs/core/stores/ranking.ipynb #3981e7c5
 def _ordered(scores: Mapping[str, float], k: int) -> dict[str, float]:
     """The `k` highest scores, the best first."""
     return dict(sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))[:k])
@@ -76,20 +76,32 @@ def _nearest(
     chosen = _highest(rough, k, _ROUNDING)
     return chosen, (matrix[chosen] * query.astype(np.float64)).sum(axis=1)
 
-# %% ../../../nbs/core/stores/ranking.ipynb #3022a7c2
+# %% ../../../nbs/core/stores/ranking.ipynb #e6cfc422
 class _Postings:
-    """An inverted index. Texts are only added."""
+    """An inverted index. Texts are only added: each as its stems, with blanks between them."""
 
     def __init__(self) -> None:
         self.of: dict[str, tuple[array[int], array[int]]] = {}  # stem -> positions, frequencies
-        self._entries = self._chars = 0
+        self._indexed, self._waiting = 0, list[str]()
+        self._waiting_chars = self._entries = self._chars = 0
 
     @property
     def nbytes(self) -> int:
-        return 390 * len(self.of) + 2 * self._chars + 18 * self._entries
+        return 390 * len(self.of) + 2 * (self._chars + self._waiting_chars) + 18 * self._entries
 
-    def add(self, position: int, stems: str) -> None:
-        """Add a text: its stems, with blanks between them."""
+    def add(self, texts: Sequence[str]) -> None:
+        """Add texts, which wait until they are indexed."""
+        self._waiting += texts
+        self._waiting_chars += sum(map(len, texts))
+
+    def index(self) -> None:
+        """Index the texts that wait."""
+        for stems in self._waiting:
+            self._index(self._indexed, stems)
+            self._indexed += 1
+        self._waiting, self._waiting_chars = [], 0
+
+    def _index(self, position: int, stems: str) -> None:
         for term, frequency in Counter(stems.split()).items():
             if (posting := self.of.get(term)) is None:
                 posting = self.of[term] = array("q"), array("q")
@@ -98,10 +110,10 @@ class _Postings:
             posting[1].append(frequency)
             self._entries += 1
 
-# %% ../../../nbs/core/stores/ranking.ipynb #9fd05e68
+# %% ../../../nbs/core/stores/ranking.ipynb #a590cd01
 _K1, _B = 1.2, 0.75
 
-
+# %% ../../../nbs/core/stores/ranking.ipynb #b34d0fdb
 def _bm25(postings: _Postings, stems: Iterable[str], lengths: NDArray[np.int64]) -> NDArray[np.float64]:
     """The score of each text, 0 for one without any of the stems. `lengths` are in words, 0 for a hole."""
     count = max(1, int(np.count_nonzero(lengths)))
@@ -127,14 +139,13 @@ class Candidates:
         self._ids: list[str] = []
         self._matrix = np.empty((0, dim), dtype="<f4")
         self._lengths = array("q")  # in words; 0 for a hole
-        self._postings, self._waiting = _Postings(), list[str]()  # stems of the last texts, which are not yet indexed
-        self._id_chars = self._waiting_chars = 0
+        self._postings = _Postings()
+        self._id_chars = 0
 
     @property
     def nbytes(self) -> int:
         """About as many bytes as all this takes; measured with texts of 12 to 300 words, and of words all different."""
-        texts = 240 * len(self._ids) + self._id_chars + 2 * self._waiting_chars
-        return 1000 + self._matrix.nbytes + texts + self._postings.nbytes
+        return 1000 + 240 * len(self._ids) + self._id_chars + self._matrix.nbytes + self._postings.nbytes
 
     @property
     def newest(self) -> int:
@@ -157,10 +168,9 @@ class Candidates:
         self._matrix = _append(self._matrix, start, [vector for *_, vector in rows])
         self.positions.update((key, start + number) for number, (key, *_) in enumerate(rows))
         self._ids += [id for _, id, _, _ in rows]
-        self._waiting += [stems for _, _, stems, _ in rows]
+        self._postings.add([stems for _, _, stems, _ in rows])
         self._lengths.extend(max(1, len(stems.split())) for _, _, stems, _ in rows)
         self._id_chars += sum(len(id) for _, id, _, _ in rows)
-        self._waiting_chars += sum(len(stems) for _, _, stems, _ in rows)
 
     def remove(self, keys: Iterable[int]) -> None:
         """Leave holes where these were."""
@@ -171,9 +181,7 @@ class Candidates:
 
     def index(self) -> None:
         """Add what waits to the inverted index, as `matching` does at first."""
-        for position, stems in enumerate(self._waiting, len(self._ids) - len(self._waiting)):
-            self._postings.add(position, stems)
-        self._waiting, self._waiting_chars = [], 0
+        self._postings.index()
 
     def nearest(self, query: NDArray[np.float32], k: int) -> dict[str, float]:
         """The cosines of the `k` vectors nearest to a unit vector of shape `(dim,)`, by id, the best first."""
@@ -200,7 +208,7 @@ def _stretched(scores: Mapping[str, float]) -> dict[str, float]:
     high, low = max(scores.values(), default=0.0), min(scores.values(), default=0.0)
     return {id: (score - low) / (high - low) if high > low else 1.0 for id, score in scores.items()}
 
-
+# %% ../../../nbs/core/stores/ranking.ipynb #feff7562
 def combine(words: Mapping[str, float], meaning: Mapping[str, float], k: int) -> dict[str, float]:
     """The `k` highest sums of two rankings, by id, the best first; equal ones go by id.
 

@@ -97,7 +97,7 @@ _MAX_THREADS = 32
 _registry: OrderedDict[DatabaseKey, _Database] = OrderedDict()
 _registry_lock = threading.RLock()
 
-
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #7b53c6b4
 def submit(key: DatabaseKey, work: Callable[[Connection], T]) -> Future[T]:
     """Run `work` on the thread of a database."""
     with _registry_lock:
@@ -109,13 +109,19 @@ def submit(key: DatabaseKey, work: Callable[[Connection], T]) -> Future[T]:
             database.executor = ThreadPoolExecutor(1, thread_name_prefix="warm-sqlite")
         return database.executor.submit(_call, database, work)
 
-
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #cce62b16
 def run_inline(key: DatabaseKey, work: Callable[[Connection], T]) -> T | None:
     """Run `work` at once, in the calling thread; `None` where it would have to wait."""
     database = _registry.get(key)
     return None if database is None else _call_inline(database, work)
 
-# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #62c8ffdb
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #22102862
+def _release(database: _Database) -> None:
+    """Close the connection as soon as it is not in use."""
+    with database.lock:
+        database.close()
+
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #78e49ead
 def _evict() -> None:
     """Make room for one thread more."""
     running = [database for database in _registry.values() if database.executor is not None]
@@ -125,12 +131,6 @@ def _evict() -> None:
             database.executor.submit(_release, database)
         database.executor.shutdown(wait=False)
         database.executor = None
-
-
-def _release(database: _Database) -> None:
-    """Close the connection as soon as it is not in use."""
-    with database.lock:
-        database.close()
 
 # %% ../../../../nbs/core/stores/sqlite/connections.ipynb #23d2007b
 def drop_memory(config: WarmConfig) -> None:
@@ -155,7 +155,7 @@ def _before_fork() -> None:
         if not database.in_memory:
             database.close()
 
-
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #624870c0
 def _after_fork(child: bool) -> None:
     for database in _registry.values():
         if child:
@@ -163,7 +163,7 @@ def _after_fork(child: bool) -> None:
         database.lock.release()
     _registry_lock.release()
 
-
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #f79b1f0b
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork,

@@ -76,7 +76,7 @@ def vector_dimension(db: Connection, dim: int, create: bool) -> int:
         db.execute("INSERT INTO properties VALUES ('dim', ?)", (dim,))
     return row[0] if row else dim
 
-
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #b1843128
 def _vectors(db: Connection, documents: Sequence[Document], dim: int) -> dict[int, bytes]:
     """The unit vectors of those documents that have one, as little-endian float32, by place in `documents`."""
     if all(document.vector is None for document in documents):
@@ -92,7 +92,7 @@ def label_of(name: str, value: Json) -> str:
     """The label of a metadata key and its value."""
     return f"{canonical(name)}:{canonical(value)}"
 
-
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #c9565413
 def _index(db: Connection, tenant: int, document: Document, vector: bytes | None) -> None:
     insert = "INSERT INTO ranked VALUES (max(?, 1 + ifnull((SELECT max(key) FROM ranked), 0)), ?, ?, ?, ?, ?)"
     values = (time.time_ns() // 1000, tenant, document.id, document.text, stems_of(document.text), vector)
@@ -100,7 +100,7 @@ def _index(db: Connection, tenant: int, document: Document, vector: bytes | None
     labels = [(tenant, label_of(name, value), key) for name, value in document.metadata.items()]
     db.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
 
-
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #4701aa60
 def _unindex(db: Connection, tenant: int, id: str) -> bool:
     """Whether the document was in the index."""
     row = db.execute("SELECT key FROM ranked WHERE tenant = ? AND id = ?", (tenant, id)).fetchone()

@@ -56,7 +56,7 @@ ERROR_CODES = {
     "decode to UTF-8": "damaged",
 }
 
-
+# %% ../../../../nbs/core/stores/sqlite/file.ipynb #6a72c8a4
 def error_code(error: sqlite3.Error) -> str:
     """The code for an error of SQLite; `"database"` for one without a code of its own."""
     return next((code for words, code in ERROR_CODES.items() if words in str(error)), "database")
@@ -140,7 +140,7 @@ class DatabaseKey(NamedTuple):
     synchronous: str
     timeout: float
 
-
+# %% ../../../../nbs/core/stores/sqlite/file.ipynb #30d19219
 def database_key(config: WarmConfig) -> DatabaseKey:
     """The database that `config` names."""
     options = dict(parse_qsl(urlsplit(config.url).query))
@@ -148,7 +148,7 @@ def database_key(config: WarmConfig) -> DatabaseKey:
         return DatabaseKey(MEMORY_PATH + options.get("name", ""), "normal", 0.0)
     return DatabaseKey(config.path, options.get("synchronous", "full"), config.timeout)
 
-# %% ../../../../nbs/core/stores/sqlite/file.ipynb #52a8dd58
+# %% ../../../../nbs/core/stores/sqlite/file.ipynb #97615220
 CacheKey: TypeAlias = tuple[int, tuple[str, ...], int]  # tenant, labels of the filter, dimension of the vectors
 
 
@@ -159,7 +159,7 @@ class CacheEntry(NamedTuple):
     candidates: Candidates
     nbytes: int
 
-
+# %% ../../../../nbs/core/stores/sqlite/file.ipynb #f5ccdd50
 class Connection(sqlite3.Connection):
     """A connection with a cache of the candidates of its rankings, the most recently used last."""
 
@@ -180,20 +180,21 @@ class Connection(sqlite3.Connection):
             self.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}")
             self._busy_timeout = seconds
 
-# %% ../../../../nbs/core/stores/sqlite/file.ipynb #1322b704
-def _check_wal(path: str) -> None:
-    """Refuse a write-ahead log whose database is gone."""
-    if _size(path + "-wal") and not _size(path):  # in this order, since a new store gets its database first
-        raise WarmError("lost_file", f"{path} is missing or empty, but {path}-wal holds writes to it")
-
-
+# %% ../../../../nbs/core/stores/sqlite/file.ipynb #b7869e2e
 def _size(path: str) -> int:
+    """Bytes of a file; 0 where there is none."""
     try:
         return os.stat(path).st_size
     except OSError:
         return 0
 
-# %% ../../../../nbs/core/stores/sqlite/file.ipynb #01845091
+# %% ../../../../nbs/core/stores/sqlite/file.ipynb #19e86830
+def _check_wal(path: str) -> None:
+    """Refuse a write-ahead log whose database is gone."""
+    if _size(path + "-wal") and not _size(path):  # in this order, since a new store gets its database first
+        raise WarmError("lost_file", f"{path} is missing or empty, but {path}-wal holds writes to it")
+
+# %% ../../../../nbs/core/stores/sqlite/file.ipynb #95ad52e5
 def _prepare(db: sqlite3.Connection, path: str, timeout: float) -> None:
     """Bring the file to the current schema and to write-ahead logging."""
     schema = _identify(db, path)
@@ -204,7 +205,7 @@ def _prepare(db: sqlite3.Connection, path: str, timeout: float) -> None:
     if 0 < schema < _SCHEMA_VERSION:
         _migrate(db, path)
 
-
+# %% ../../../../nbs/core/stores/sqlite/file.ipynb #e1378227
 def open_file(path: str, synchronous: str, timeout: float) -> Connection:
     """An open connection to the store in `path`, which is created where there is none.
 

@@ -28,10 +28,10 @@ def _labels_of(filter: Mapping[str, Json]) -> tuple[str, ...]:
     utf8(canonical(dict(filter)))
     return tuple(sorted(label_of(name, value) for name, value in filter.items()))
 
-# %% ../../../../nbs/core/stores/sqlite/search.ipynb #5418a6a7
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #5311a0c8
 _LABELLED = "FROM labels AS one WHERE tenant = ? AND label = ? AND key > ?"
 
-
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #29b2b35d
 def _rarest(db: Connection, tenant: int, labels: tuple[str, ...], after: int) -> str:
     """A label that few documents past the key `after` have."""
     query, limit = f"SELECT count(*) FROM (SELECT 1 {_LABELLED} LIMIT ?)", 1000
@@ -50,10 +50,10 @@ def _matching_keys(db: Connection, tenant: int, labels: tuple[str, ...], after: 
     values = [tenant, rarest, after, *(value for label in others for value in (tenant, label))]
     return {key for [key] in db.execute(f"SELECT key {_LABELLED}" + same * len(others), values)}
 
-# %% ../../../../nbs/core/stores/sqlite/search.ipynb #6971b352
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #ceefd67b
 MAX_CACHE_BYTES = 256 * 1024 * 1024
 
-
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #54dc288f
 def _take(db: Connection, key: CacheKey) -> CacheEntry:
     """Take an entry out of the cache; an empty one, where there is none.
 
@@ -63,7 +63,7 @@ def _take(db: Connection, key: CacheKey) -> CacheEntry:
     db.cache_bytes -= entry.nbytes
     return entry
 
-
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #e6955bd0
 def _put_back(db: Connection, key: CacheKey, entry: CacheEntry) -> None:
     """Put an entry into the cache, as the most recently used one, and evict others until the bytes are few enough."""
     db.cache[key] = entry
@@ -71,7 +71,7 @@ def _put_back(db: Connection, key: CacheKey, entry: CacheEntry) -> None:
     while db.cache_bytes > MAX_CACHE_BYTES and len(db.cache) > 1:
         db.cache_bytes -= db.cache.popitem(last=False)[1].nbytes
 
-# %% ../../../../nbs/core/stores/sqlite/search.ipynb #8d99be01
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #15789f6f
 def _load(db: Connection, candidates: Candidates, keys: Collection[int]) -> None:
     """Add the documents with these keys, ten thousand at a time."""
     query = "SELECT key, id, stems, vector FROM ranked WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key"
@@ -79,7 +79,7 @@ def _load(db: Connection, candidates: Candidates, keys: Collection[int]) -> None
     while page := rows.fetchmany(10_000):
         candidates.add(page)
 
-
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #57f4c166
 def _update(db: Connection, key: CacheKey, entry: CacheEntry, versions: tuple[int, int]) -> Candidates:
     """The candidates of an entry, brought to the documents of now."""
     tenant, labels, dim = key

@@ -40,10 +40,10 @@ T = TypeVar("T")
 # %% auto #0
 __all__ = ['T', 'SqliteStore']
 
-# %% ../../../../nbs/core/stores/sqlite/store.ipynb #ea58e2d6
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #c4c076c4
 _MAX_HITS = sys.maxsize
 
-
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #526fd67a
 def _rank(db: Connection, tenant: int, dim: int, command: Nearest | Recall) -> list[Hit]:
     from warm_integrations.core.stores.sqlite.search import nearest, recall
 
@@ -53,7 +53,7 @@ def _rank(db: Connection, tenant: int, dim: int, command: Nearest | Recall) -> l
     check_range("k", command.k, _MAX_HITS)
     return recall(db, tenant, command, dim)
 
-
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #de6bcdf4
 def _execute_command(db: Connection, tenant: int, dim: int, command: Command) -> Any:
     """The answer to one command, within a transaction of SQLite."""
     match command:
@@ -69,7 +69,7 @@ def _execute_command(db: Connection, tenant: int, dim: int, command: Command) ->
         case Nearest() | Recall():
             return _rank(db, tenant, dim, command)
 
-# %% ../../../../nbs/core/stores/sqlite/store.ipynb #79330142
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #6cffdf44
 class _Tenant(NamedTuple):
     """Whose documents a transaction sees: those of the tenant `name`, with vectors of dimension `dim`."""
 
@@ -77,7 +77,7 @@ class _Tenant(NamedTuple):
     name: str
     dim: int
 
-
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #a1921571
 def _execute_all(db: Connection, tenant: _Tenant, transaction: Transaction[T]) -> tuple[T, bool]:
     """The result of a transaction, and whether a purge has to follow."""
     key, purge = find_tenant(db, tenant.name, create=False), False
@@ -91,7 +91,7 @@ def _execute_all(db: Connection, tenant: _Tenant, transaction: Transaction[T]) -
     except StopIteration as finished:
         return finished.value, purge
 
-# %% ../../../../nbs/core/stores/sqlite/store.ipynb #8ca9d97c
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #9782c4d6
 def _execute(db: Connection, tenant: _Tenant, transaction: Transaction[T]) -> T:
     """Execute a transaction, once SQLite's has begun, and commit."""
     try:
@@ -105,7 +105,7 @@ def _execute(db: Connection, tenant: _Tenant, transaction: Transaction[T]) -> T:
         purge_file(db, tenant.path)
     return result
 
-
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #efedd103
 def _run(db: Connection, tenant: _Tenant, begin: str, transaction: Transaction[T]) -> T:
     """Begin and execute a transaction."""
     try:
@@ -115,7 +115,7 @@ def _run(db: Connection, tenant: _Tenant, begin: str, transaction: Transaction[T
         raise
     return _execute(db, tenant, transaction)
 
-
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #81eed1d9
 def _try(db: Connection, tenant: _Tenant, begin: str, transaction: Transaction[T]) -> tuple[T] | None:
     """As `_run`, with the result in a tuple; `None`, with nothing done, where another process holds the lock."""
     try:
