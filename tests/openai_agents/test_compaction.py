@@ -13,7 +13,7 @@ from agents.testing import ScriptedModel, assistant_message
 from warm_integrations.core import WarmError
 from warm_integrations.core.stores.http.store import HttpStore
 from warm_integrations.core.stores.interface import Delete
-from warm_integrations.core.stores.sqlite.store import SqliteStore
+from warm_integrations.core.stores.sqlite import store as sqlite_store
 from warm_integrations.openai_agents import WarmSession
 
 
@@ -122,7 +122,7 @@ async def test_an_interrupted_replacement_has_happened_or_not(config, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(HttpStore, "_execute", without_delete(HttpStore._execute))
-        patch.setattr(SqliteStore, "_answer", without_delete(SqliteStore._answer))
+        patch.setattr(sqlite_store, "_execute_command", without_delete(sqlite_store._execute_command))
         if config.scheme == "sqlite":
             with pytest.raises(WarmError):
                 await session._atomic_replace_items(users("summary"))

@@ -15,103 +15,124 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from ...config import WarmConfig
-from .file import MEMORY_PATH, Connection, database_key, open_file, translate_error
+from warm_integrations.core.stores.sqlite.file import (
+    MEMORY_PATH,
+    Connection,
+    DatabaseKey,
+    database_key,
+    open_file,
+    translate_error,
+)
 
 T = TypeVar("T")
 
 # %% auto #0
-__all__ = ['T', 'databases', 'Database', 'submit', 'drop_memory']
+__all__ = ['T', 'submit', 'run_inline', 'drop_memory']
+
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #7148bf6a
+def _file_id(path: str) -> tuple[int, int] | None:
+    """Device and inode of the file at `path`; `None` where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 # %% ../../../../nbs/core/stores/sqlite/connections.ipynb #a5dcbe76
-class Database:
-    def __init__(self, path: str, synchronous: str, timeout: float) -> None:
-        self.path, self._options = path, (synchronous, timeout)
-        self.in_memory = path.startswith(MEMORY_PATH)
-        self.guard = threading.Lock()  # held while the connection is in use
-        self.connection: Connection | None = None
+class _Database:
+    """A database of this process, with at most one connection and one thread. Use it only under its `lock`."""
+
+    def __init__(self, key: DatabaseKey) -> None:
+        self.key, self.in_memory = key, key.path.startswith(MEMORY_PATH)
+        self.lock = threading.Lock()
         self.executor: ThreadPoolExecutor | None = None
+        self.connection: Connection | None = None
         self._file: tuple[int, int] | None = None
 
-    def call(self, work: Callable[[Connection], T]) -> T:
-        """`work` on the connection, in the calling thread."""
-        with self.guard:
-            try:
-                db = self._connected() or self._reconnected()
-                db.set_busy_timeout(self._options[1])
-                return work(db)
-            except sqlite3.Error as error:
-                raise translate_error(error, self.path) from None
+    def connected(self) -> Connection | None:
+        """The connection, where it is open and its file still at the path."""
+        return self.connection if self.in_memory or self._file == _file_id(self.key.path) else None
 
-    def call_inline(self, work: Callable[[Connection], T]) -> T | None:
-        """As `call`, without any waiting: `None` where the connection is in use or not yet open."""
-        if not self.guard.acquire(blocking=False):
-            return None
-        try:
-            db = self._connected()
-            if db is None:
-                return None
-            db.set_busy_timeout(0)
-            return work(db)
-        except sqlite3.Error as error:
-            raise translate_error(error, self.path) from None
-        finally:
-            self.guard.release()
-
-    def _connected(self) -> Connection | None:
-        return self.connection if self._file == self._find() else None
-
-    def _reconnected(self) -> Connection:
-        self.close()
-        self.connection = open_file(self.path, *self._options)
-        self._file = self._find()
-        return self.connection
-
-    def _find(self) -> tuple[int, int] | None:
-        if self.in_memory:
-            return None
-        try:
-            status = os.stat(self.path)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
+    def connect(self) -> Connection:
+        """The connection to the file that is at the path now."""
+        if (db := self.connected()) is None:
+            self.close()
+            db = self.connection = open_file(*self.key)
+            self._file = _file_id(self.key.path)
+        return db
 
     def close(self) -> None:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
 
-    def release(self) -> None:
-        """Close as soon as nobody uses it."""
-        with self.guard:
-            self.close()
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #09ed1514
+def _call(database: _Database, work: Callable[[Connection], T]) -> T:
+    """`work` on the connection, in the calling thread."""
+    with database.lock:
+        try:
+            db = database.connect()
+            db.set_busy_timeout(database.key.timeout)
+            return work(db)
+        except sqlite3.Error as error:
+            raise translate_error(error, database.key.path) from None
+
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #3a7e4aab
+def _call_inline(database: _Database, work: Callable[[Connection], T]) -> T | None:
+    """As `_call`, but `None` where the connection is in use or not yet open."""
+    if not database.lock.acquire(blocking=False):
+        return None
+    try:
+        if (db := database.connected()) is None:
+            return None
+        db.set_busy_timeout(0)
+        return work(db)
+    except sqlite3.Error as error:
+        raise translate_error(error, database.key.path) from None
+    finally:
+        database.lock.release()
 
 # %% ../../../../nbs/core/stores/sqlite/connections.ipynb #afd72595
-_MAX_OPEN = 32
-databases: OrderedDict[tuple[str, str, float], Database] = OrderedDict()
-_table = threading.RLock()
+_MAX_THREADS = 32
+_registry: OrderedDict[DatabaseKey, _Database] = OrderedDict()
+_registry_lock = threading.RLock()
 
-
-def submit(key: tuple[str, str, float], work: Callable[[Connection], T]) -> Future[T]:
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #7b53c6b4
+def submit(key: DatabaseKey, work: Callable[[Connection], T]) -> Future[T]:
     """Run `work` on the thread of a database."""
-    with _table:
-        database = databases.setdefault(key, Database(*key))
-        databases.move_to_end(key)
+    with _registry_lock:
+        if (database := _registry.get(key)) is None:
+            database = _registry[key] = _Database(key)
+        _registry.move_to_end(key)
         if database.executor is None:
-            _close_least_recently_used()
+            _evict()
             database.executor = ThreadPoolExecutor(1, thread_name_prefix="warm-sqlite")
-        return database.executor.submit(database.call, work)
+        return database.executor.submit(_call, database, work)
 
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #cce62b16
+def run_inline(key: DatabaseKey, work: Callable[[Connection], T]) -> T | None:
+    """Run `work` at once, in the calling thread; `None` where it would have to wait."""
+    database = _registry.get(key)
+    return None if database is None else _call_inline(database, work)
 
-def _close_least_recently_used() -> None:
-    running = [d for d in databases.values() if d.executor is not None]
-    for database in running[: max(0, len(running) - _MAX_OPEN + 1)]:
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #22102862
+def _release(database: _Database) -> None:
+    """Close the connection as soon as it is not in use."""
+    with database.lock:
+        database.close()
+
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #78e49ead
+def _evict() -> None:
+    """Make room for one thread more."""
+    running = [database for database in _registry.values() if database.executor is not None]
+    for database in running[: max(0, len(running) - _MAX_THREADS + 1)]:
         assert database.executor is not None
         if not database.in_memory:
-            database.executor.submit(database.release)
+            database.executor.submit(_release, database)
         database.executor.shutdown(wait=False)
         database.executor = None
 
-
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #23d2007b
 def drop_memory(config: WarmConfig) -> None:
     """Free the store in memory that `config` names, with all that it holds; used again, it begins empty.
 
@@ -119,30 +140,30 @@ def drop_memory(config: WarmConfig) -> None:
     """
     if config.scheme != "sqlite" or config.path is not None:
         raise ValueError(f"{config.url} is not in memory; allowed: sqlite:// and sqlite://?name=any")
-    with _table:
-        database = databases.pop(database_key(config), None)
+    with _registry_lock:
+        database = _registry.pop(database_key(config), None)
     if database is not None:
         if database.executor is not None:
-            database.executor.shutdown()  # what was asked for before is answered
-        database.release()
+            database.executor.shutdown()  # waits until all that was submitted is done
+        _release(database)
 
 # %% ../../../../nbs/core/stores/sqlite/connections.ipynb #0f62c380
 def _before_fork() -> None:
-    _table.acquire()
-    for database in databases.values():
-        database.guard.acquire()
+    _registry_lock.acquire()
+    for database in _registry.values():
+        database.lock.acquire()
         if not database.in_memory:
             database.close()
 
-
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #624870c0
 def _after_fork(child: bool) -> None:
-    for database in databases.values():
+    for database in _registry.values():
         if child:
             database.executor = None  # its thread stayed with the parent
-        database.guard.release()
-    _table.release()
+        database.lock.release()
+    _registry_lock.release()
 
-
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #f79b1f0b
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork,
@@ -150,8 +171,8 @@ if hasattr(os, "register_at_fork"):
         after_in_child=lambda: _after_fork(child=True),
     )
 
-
+# %% ../../../../nbs/core/stores/sqlite/connections.ipynb #26a98322
 @atexit.register
 def _close_all() -> None:
-    for database in databases.values():
-        database.release()
+    for database in _registry.values():
+        _release(database)

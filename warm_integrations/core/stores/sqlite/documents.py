@@ -35,7 +35,7 @@ from warm_integrations.core.stores.interface import (
 from .file import ERROR_CODES, Connection, error_code, stems_of
 
 # %% auto #0
-__all__ = ['find_tenant', 'scan', 'vector_dimension', 'put', 'label_of', 'delete', 'purge_file', 'get']
+__all__ = ['find_tenant', 'scan', 'vector_dimension', 'label_of', 'put', 'delete', 'get', 'purge_file']
 
 # %% ../../../../nbs/core/stores/sqlite/documents.ipynb #98194536
 def find_tenant(db: Connection, name: str, create: bool) -> int:
@@ -45,38 +45,83 @@ def find_tenant(db: Connection, name: str, create: bool) -> int:
         return db.execute("INSERT INTO tenants (name) VALUES (?)", (name,)).lastrowid or 0
     return row[0] if row else 0
 
-# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #d2df1caa
-def scan(db: Connection, tenant: int, command: Scan) -> list[Row]:
-    check_range("limit", command.limit, MAX_PAGE)
-    query = (
-        "SELECT id, payload, nullif(metadata, '{}') FROM documents"
-        " WHERE tenant = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"
-    )
-    after = max(utf8(command.prefix), utf8(command.after)).decode()
-    rows = map(_row, db.execute(query, (tenant, after, command.prefix + _LAST, command.limit)).fetchall())
-    return [row if row[2] is None else Row(row[0], row[1], _parse_metadata(row[2])) for row in rows]
-
-
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #65c2860e
 def _parse_metadata(text: Any) -> Any:
     try:
         return json.loads(text)
     except (ValueError, TypeError):
         raise sqlite3.DatabaseError("malformed metadata of a document") from None
 
-
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #d2df1caa
 _LAST = "\U0010ffff" * (MAX_ID_BYTES // 4)  # no id goes on after a prefix with more than this
-_row: Callable[[tuple[str, str, Any]], Row] = partial(tuple.__new__, Row)
+_new_row: Callable[[tuple[str, str, Any]], Row] = partial(tuple.__new__, Row)
+
+
+def scan(db: Connection, tenant: int, command: Scan) -> list[Row]:
+    """The documents whose ids begin with a prefix, in byte order."""
+    check_range("limit", command.limit, MAX_PAGE)
+    query = (
+        "SELECT id, payload, nullif(metadata, '{}') FROM documents"
+        " WHERE tenant = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"
+    )
+    after = max(utf8(command.prefix), utf8(command.after)).decode()
+    rows = map(_new_row, db.execute(query, (tenant, after, command.prefix + _LAST, command.limit)).fetchall())
+    return [row if row[2] is None else Row(row[0], row[1], _parse_metadata(row[2])) for row in rows]
 
 # %% ../../../../nbs/core/stores/sqlite/documents.ipynb #c903c69d
 def vector_dimension(db: Connection, dim: int, create: bool) -> int:
-    """The length of the vectors in this store: that of the first one put, else `dim`."""
+    """The dimension of the vectors in this store: that of the first one put, else `dim`."""
     row = db.execute("SELECT value FROM properties WHERE name = 'dim'").fetchone()
     if row is None and create:
         db.execute("INSERT INTO properties VALUES ('dim', ?)", (dim,))
     return row[0] if row else dim
 
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #b1843128
+def _vectors(db: Connection, documents: Sequence[Document], dim: int) -> dict[int, bytes]:
+    """The unit vectors of those documents that have one, as little-endian float32, by place in `documents`."""
+    if all(document.vector is None for document in documents):
+        return {}
+    from warm_integrations.core.stores.ranking import unit_vector
+
+    dim = vector_dimension(db, dim, create=True)
+    given = ((number, document.vector) for number, document in enumerate(documents))
+    return {number: unit_vector(vector, dim, "vector").tobytes() for number, vector in given if vector is not None}
+
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #af870eff
+def label_of(name: str, value: Json) -> str:
+    """The label of a metadata key and its value."""
+    return f"{canonical(name)}:{canonical(value)}"
+
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #c9565413
+def _index(db: Connection, tenant: int, document: Document, vector: bytes | None) -> None:
+    insert = "INSERT INTO ranked VALUES (max(?, 1 + ifnull((SELECT max(key) FROM ranked), 0)), ?, ?, ?, ?, ?)"
+    values = (time.time_ns() // 1000, tenant, document.id, document.text, stems_of(document.text), vector)
+    key = db.execute(insert, values).lastrowid
+    labels = [(tenant, label_of(name, value), key) for name, value in document.metadata.items()]
+    db.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
+
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #4701aa60
+def _unindex(db: Connection, tenant: int, id: str) -> bool:
+    """Whether the document was in the index."""
+    row = db.execute("SELECT key FROM ranked WHERE tenant = ? AND id = ?", (tenant, id)).fetchone()
+    if row is not None:
+        db.execute("DELETE FROM ranked WHERE key = ?", row)
+        db.execute("DELETE FROM labels WHERE key = ?", row)
+    return row is not None
+
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #88554b44
+def _mark_changed(db: Connection, tenant: int, added: bool, removed: bool) -> None:
+    """Tell every connection that its cached candidates of this tenant are outdated."""
+    if not (added or removed):
+        return
+    change = secrets.randbits(62)
+    db.execute("UPDATE tenants SET version = ? WHERE key = ?", (change, tenant))
+    if removed:
+        db.execute("UPDATE tenants SET removals = ? WHERE key = ?", (change, tenant))
+
 # %% ../../../../nbs/core/stores/sqlite/documents.ipynb #0aafc133
 def put(db: Connection, tenant: int, command: Put, dim: int) -> None:
+    """Store or replace documents."""
     encoded = check_batch(command.documents)
     vectors = _vectors(db, command.documents, dim)
     added = removed = False
@@ -90,49 +135,9 @@ def put(db: Connection, tenant: int, command: Put, dim: int) -> None:
             added = True
     _mark_changed(db, tenant, added, removed)
 
-
-def _vectors(db: Connection, documents: Sequence[Document], dim: int) -> dict[int, bytes]:
-    """The vectors of those documents that have one, as they are kept."""
-    if all(document.vector is None for document in documents):
-        return {}
-    from warm_integrations.core.stores.ranking import unit_vector
-
-    dim = vector_dimension(db, dim, create=True)
-    given = ((number, document.vector) for number, document in enumerate(documents))
-    return {number: unit_vector(vector, dim, "vector").tobytes() for number, vector in given if vector is not None}
-
-# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #af870eff
-def _index(db: Connection, tenant: int, document: Document, vector: bytes | None) -> None:
-    insert = "INSERT INTO ranked VALUES (max(?, 1 + ifnull((SELECT max(key) FROM ranked), 0)), ?, ?, ?, ?, ?)"
-    values = (time.time_ns() // 1000, tenant, document.id, document.text, stems_of(document.text), vector)
-    key = db.execute(insert, values).lastrowid
-    labels = [(tenant, label_of(name, value), key) for name, value in document.metadata.items()]
-    db.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
-
-
-def label_of(name: str, value: Json) -> str:
-    return f"{canonical(name)}:{canonical(value)}"
-
-
-def _unindex(db: Connection, tenant: int, id: str) -> bool:
-    row = db.execute("SELECT key FROM ranked WHERE tenant = ? AND id = ?", (tenant, id)).fetchone()
-    if row is not None:
-        db.execute("DELETE FROM ranked WHERE key = ?", row)
-        db.execute("DELETE FROM labels WHERE key = ?", row)
-    return row is not None
-
-
-def _mark_changed(db: Connection, tenant: int, added: bool, removed: bool) -> None:
-    """Tell every process that what it holds in memory for rankings is no longer current."""
-    if not (added or removed):
-        return
-    change = secrets.randbits(62)
-    db.execute("UPDATE tenants SET version = ? WHERE key = ?", (change, tenant))
-    if removed:
-        db.execute("UPDATE tenants SET removals = ? WHERE key = ?", (change, tenant))
-
 # %% ../../../../nbs/core/stores/sqlite/documents.ipynb #47bca7dc
 def delete(db: Connection, tenant: int, command: Delete) -> list[str]:
+    """Delete documents; the ids of those that were there."""
     if len(command.ids) > MAX_DELETE:
         raise invalid_request(f"at most {MAX_DELETE} ids can be deleted at once")
     removed, ranked = [], False
@@ -144,21 +149,16 @@ def delete(db: Connection, tenant: int, command: Delete) -> list[str]:
     _mark_changed(db, tenant, False, ranked)
     return removed
 
-# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #fb6857c9
-def purge_file(db: Connection, path: str) -> None:
-    db.cache.clear()
-    db.cache_bytes = 0
-    try:
-        _vacuum(db)
-        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if busy:
-            raise sqlite3.OperationalError("database is locked by another reader or writer")
-    except (sqlite3.Error, MemoryError) as error:
-        cause = str(error) or "there is not enough memory for a copy of it"
-        raise WarmError("not_purged", f"{path}: deleted, but not yet purged: {cause}") from None
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #5bd02fda
+def get(db: Connection, tenant: int, scores: Mapping[str, float]) -> list[Hit]:
+    """The documents whose ids are keys of `scores`, in their order."""
+    query = "SELECT payload, metadata FROM documents WHERE tenant = ? AND id = ?"
+    found = ((id, score, db.execute(query, (tenant, id)).fetchone()) for id, score in scores.items())
+    return [Hit(id, score, row[0], _parse_metadata(row[1])) for id, score, row in found if row]
 
-
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #ff30c7f3
 def _vacuum(db: Connection) -> None:
+    """Rewrite the file by way of a temporary one, or of memory where no temporary one can be made."""
     db.execute("PRAGMA temp_store = FILE")
     try:
         db.execute("VACUUM")
@@ -170,9 +170,18 @@ def _vacuum(db: Connection) -> None:
         db.execute("PRAGMA temp_store = MEMORY")
     db.execute("VACUUM")
 
-# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #5bd02fda
-def get(db: Connection, tenant: int, scores: Mapping[str, float]) -> list[Hit]:
-    """The documents whose ids are keys of `scores`, in their order."""
-    query = "SELECT payload, metadata FROM documents WHERE tenant = ? AND id = ?"
-    found = ((id, score, db.execute(query, (tenant, id)).fetchone()) for id, score in scores.items())
-    return [Hit(id, score, row[0], _parse_metadata(row[1])) for id, score, row in found if row]
+# %% ../../../../nbs/core/stores/sqlite/documents.ipynb #fb6857c9
+def purge_file(db: Connection, path: str) -> None:
+    """Remove from the file, from its log and from memory what was deleted.
+
+    Raises `WarmError("not_purged")` where something holds the file or space is missing.
+    """
+    db.clear_cache()
+    try:
+        _vacuum(db)
+        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise sqlite3.OperationalError("database is locked by another reader or writer")
+    except (sqlite3.Error, MemoryError) as error:
+        cause = str(error) or "there is not enough memory for a copy of it"
+        raise WarmError("not_purged", f"{path}: deleted, but not yet purged: {cause}") from None

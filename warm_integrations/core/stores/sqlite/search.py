@@ -6,91 +6,113 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from warm_integrations.core.stores.ranking import Candidates
+from collections.abc import Collection, Mapping
 
 from ...errors import invalid_request
 from ...filters import canonical, check_filter
 from ...json_text import Json, utf8
 from ...limits import MAX_AMONG, check_range
 from ..interface import Hit, Nearest, Recall
-from ..ranking import Candidates
+from ..ranking import Candidates, combine, unit_vector
 from .documents import get, label_of, vector_dimension
-from .file import Connection
+from .file import CacheEntry, CacheKey, Connection
 from ...words import question_words, stem
 
 # %% auto #0
 __all__ = ['MAX_CACHE_BYTES', 'candidates_for', 'nearest', 'recall']
 
-# %% ../../../../nbs/core/stores/sqlite/search.ipynb #ccd40508
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #bab0cf7d
 def _labels_of(filter: Mapping[str, Json]) -> tuple[str, ...]:
+    """The labels of a filter, in an order that does not depend on that of its keys."""
     check_filter(filter)
     utf8(canonical(dict(filter)))
     return tuple(sorted(label_of(name, value) for name, value in filter.items()))
 
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #5311a0c8
+_LABELLED = "FROM labels AS one WHERE tenant = ? AND label = ? AND key > ?"
 
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #29b2b35d
+def _rarest(db: Connection, tenant: int, labels: tuple[str, ...], after: int) -> str:
+    """A label that few documents past the key `after` have."""
+    query, limit = f"SELECT count(*) FROM (SELECT 1 {_LABELLED} LIMIT ?)", 1000
+    while True:
+        for label in labels:
+            if db.execute(query, (tenant, label, after, limit)).fetchone()[0] < limit:
+                return label
+        limit *= 10
+
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #ccd40508
 def _matching_keys(db: Connection, tenant: int, labels: tuple[str, ...], after: int) -> set[int]:
     """The keys past `after` of all documents that have every label."""
-    having = "FROM labels AS one WHERE tenant = ? AND label = ? AND key > ?"
-    count = f"SELECT count(*) FROM (SELECT 1 {having} LIMIT ?)"
-    most, rarest = 1000, ""
-    while not rarest:
-        for label in labels:
-            if db.execute(count, (tenant, label, after, most)).fetchone()[0] < most:
-                rarest = label
-                break
-        most *= 10
+    rarest = _rarest(db, tenant, labels, after)
     others = [label for label in labels if label != rarest]
     same = " AND EXISTS (SELECT 1 FROM labels WHERE tenant = ? AND label = ? AND key = one.key)"
     values = [tenant, rarest, after, *(value for label in others for value in (tenant, label))]
-    return {key for [key] in db.execute(f"SELECT key {having}" + same * len(others), values)}
+    return {key for [key] in db.execute(f"SELECT key {_LABELLED}" + same * len(others), values)}
 
-# %% ../../../../nbs/core/stores/sqlite/search.ipynb #be2edf68
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #ceefd67b
 MAX_CACHE_BYTES = 256 * 1024 * 1024
 
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #54dc288f
+def _take(db: Connection, key: CacheKey) -> CacheEntry:
+    """Take an entry out of the cache; an empty one, where there is none.
 
+    It is put back when it is current, so that no entry stays that was updated by half.
+    """
+    entry = db.cache.pop(key, None) or CacheEntry((0, 0), Candidates(key[2]), 0)
+    db.cache_bytes -= entry.nbytes
+    return entry
+
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #e6955bd0
+def _put_back(db: Connection, key: CacheKey, entry: CacheEntry) -> None:
+    """Put an entry into the cache, as the most recently used one, and evict others until the bytes are few enough."""
+    db.cache[key] = entry
+    db.cache_bytes += entry.nbytes
+    while db.cache_bytes > MAX_CACHE_BYTES and len(db.cache) > 1:
+        db.cache_bytes -= db.cache.popitem(last=False)[1].nbytes
+
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #15789f6f
+def _load(db: Connection, candidates: Candidates, keys: Collection[int]) -> None:
+    """Add the documents with these keys, ten thousand at a time."""
+    query = "SELECT key, id, stems, vector FROM ranked WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key"
+    rows = db.execute(query, (json.dumps(list(keys)),))
+    while page := rows.fetchmany(10_000):
+        candidates.add(page)
+
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #57f4c166
+def _update(db: Connection, key: CacheKey, entry: CacheEntry, versions: tuple[int, int]) -> Candidates:
+    """The candidates of an entry, brought to the documents of now."""
+    tenant, labels, dim = key
+    candidates, newest = entry.candidates, entry.candidates.newest
+    there = db.execute("SELECT 1 FROM ranked WHERE key = ?", (newest,)).fetchone()
+    if there is not None and entry.versions[1] == versions[1]:
+        keys = _matching_keys(db, tenant, labels, after=newest)
+    else:
+        keys = _matching_keys(db, tenant, labels, after=0)
+        candidates.remove(candidates.positions.keys() - keys)
+        if candidates.is_sparse:
+            candidates = Candidates(dim)
+    _load(db, candidates, keys - candidates.positions.keys())
+    return candidates
+
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #be2edf68
 def candidates_for(
     db: Connection, tenant: int, filter: Mapping[str, Json], dim: int, by_words: bool = False
 ) -> Candidates:
     """The documents that a filter lets through; with `by_words`, ready to be ranked by their words, too."""
-    from warm_integrations.core.stores.ranking import Candidates
-
-    name = (tenant, _labels_of(filter), dim)
+    key = (tenant, _labels_of(filter), dim)
     query = "SELECT version, removals FROM tenants WHERE key = ?"
-    now = db.execute(query, (tenant,)).fetchone() or (0, 0)
-    then, candidates, size = db.cache.pop(name, ((0, 0), None, 0))
-    db.cache_bytes -= size
-    if candidates is None:
-        candidates = Candidates(dim)
-    if then != now:
-        newest = candidates.newest
-        there = db.execute("SELECT 1 FROM ranked WHERE key = ?", (newest,)).fetchone()  # not in a file put back
-        only_added = there is not None and then[1] == now[1]
-        keys = _matching_keys(db, tenant, name[1], after=newest if only_added else 0)
-        if not only_added:
-            candidates.remove(candidates.positions.keys() - keys)
-            if candidates.is_sparse:
-                candidates = Candidates(dim)
-        new = keys - candidates.positions.keys()
-        query = "SELECT key, id, stems, vector FROM ranked WHERE key IN (SELECT value FROM json_each(?)) ORDER BY key"
-        rows = db.execute(query, (json.dumps(list(new)),))
-        while page := rows.fetchmany(10_000):
-            candidates.add(page)
+    versions = db.execute(query, (tenant,)).fetchone() or (0, 0)
+    entry = _take(db, key)
+    candidates = entry.candidates if entry.versions == versions else _update(db, key, entry, versions)
     if by_words:
         candidates.index()
-    db.cache[name] = now, candidates, candidates.nbytes  # at the end, and only now that it is whole
-    db.cache_bytes += candidates.nbytes
-    while db.cache_bytes > MAX_CACHE_BYTES and len(db.cache) > 1:
-        db.cache_bytes -= db.cache.popitem(last=False)[1][2]
+    _put_back(db, key, CacheEntry(versions, candidates, candidates.nbytes))
     return candidates
 
 # %% ../../../../nbs/core/stores/sqlite/search.ipynb #93be63c0
 def nearest(db: Connection, tenant: int, command: Nearest, dim: int) -> list[Hit]:
-    from warm_integrations.core.stores.ranking import unit_vector
-
+    """The documents nearest to a vector, the best first."""
     if isinstance(command.vector, str):
         raise invalid_request("query needs a server with local models")
     dim = vector_dimension(db, dim, create=False)
@@ -103,10 +125,9 @@ def nearest(db: Connection, tenant: int, command: Nearest, dim: int) -> list[Hit
     best = [(id, score) for id, score in every.items() if id in among][: command.k]
     return get(db, tenant, dict(best))
 
-
+# %% ../../../../nbs/core/stores/sqlite/search.ipynb #f01232d8
 def recall(db: Connection, tenant: int, command: Recall, dim: int) -> list[Hit]:
-    from warm_integrations.core.stores.ranking import combine, unit_vector
-
+    """The documents that answer a question best, by words and meaning."""
     if not command.k <= command.candidates <= max(4096, command.k):
         raise invalid_request("require k <= candidateLimit <= 4096")
     dim = vector_dimension(db, dim, create=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ...cancellation import wait_until_done
 from ...config import WarmConfig
@@ -17,13 +17,14 @@ from warm_integrations.core.stores.interface import (
     Command,
     Delete,
     Get,
+    Hit,
     Nearest,
     Put,
     Recall,
     Scan,
     Transaction,
 )
-from .connections import databases, submit
+from .connections import run_inline, submit
 from warm_integrations.core.stores.sqlite.documents import (
     delete,
     find_tenant,
@@ -33,12 +34,95 @@ from warm_integrations.core.stores.sqlite.documents import (
     scan,
 )
 from .file import Connection, database_key
-from .search import nearest, recall
 
 T = TypeVar("T")
 
 # %% auto #0
 __all__ = ['T', 'SqliteStore']
+
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #c4c076c4
+_MAX_HITS = sys.maxsize
+
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #526fd67a
+def _rank(db: Connection, tenant: int, dim: int, command: Nearest | Recall) -> list[Hit]:
+    from warm_integrations.core.stores.sqlite.search import nearest, recall
+
+    if isinstance(command, Nearest):
+        check_range("top_k", command.k, _MAX_HITS)
+        return nearest(db, tenant, command, dim)
+    check_range("k", command.k, _MAX_HITS)
+    return recall(db, tenant, command, dim)
+
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #de6bcdf4
+def _execute_command(db: Connection, tenant: int, dim: int, command: Command) -> Any:
+    """The answer to one command, within a transaction of SQLite."""
+    match command:
+        case Scan():
+            return scan(db, tenant, command)
+        case Put():
+            return put(db, tenant, command, dim)
+        case Delete():
+            return delete(db, tenant, command)
+        case Get():
+            check_range("ids", len(command.ids), MAX_K)
+            return get(db, tenant, dict.fromkeys(command.ids, 0.0))
+        case Nearest() | Recall():
+            return _rank(db, tenant, dim, command)
+
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #6cffdf44
+class _Tenant(NamedTuple):
+    """Whose documents a transaction sees: those of the tenant `name`, with vectors of dimension `dim`."""
+
+    path: str
+    name: str
+    dim: int
+
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #a1921571
+def _execute_all(db: Connection, tenant: _Tenant, transaction: Transaction[T]) -> tuple[T, bool]:
+    """The result of a transaction, and whether a purge has to follow."""
+    key, purge = find_tenant(db, tenant.name, create=False), False
+    try:
+        command = next(transaction)
+        while True:
+            if isinstance(command, Put) and not key:
+                key = find_tenant(db, tenant.name, create=True)
+            purge = purge or (isinstance(command, Delete) and command.purge)
+            command = transaction.send(_execute_command(db, key, tenant.dim, command))
+    except StopIteration as finished:
+        return finished.value, purge
+
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #9782c4d6
+def _execute(db: Connection, tenant: _Tenant, transaction: Transaction[T]) -> T:
+    """Execute a transaction, once SQLite's has begun, and commit."""
+    try:
+        result, purge = _execute_all(db, tenant, transaction)
+        db.execute("COMMIT")
+    finally:
+        transaction.close()
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    if purge:
+        purge_file(db, tenant.path)
+    return result
+
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #efedd103
+def _run(db: Connection, tenant: _Tenant, begin: str, transaction: Transaction[T]) -> T:
+    """Begin and execute a transaction."""
+    try:
+        db.execute(begin)
+    except BaseException:
+        transaction.close()
+        raise
+    return _execute(db, tenant, transaction)
+
+# %% ../../../../nbs/core/stores/sqlite/store.ipynb #81eed1d9
+def _try(db: Connection, tenant: _Tenant, begin: str, transaction: Transaction[T]) -> tuple[T] | None:
+    """As `_run`, with the result in a tuple; `None`, with nothing done, where another process holds the lock."""
+    try:
+        db.execute(begin)
+    except sqlite3.OperationalError:
+        return None
+    return (_execute(db, tenant, transaction),)
 
 # %% ../../../../nbs/core/stores/sqlite/store.ipynb #790bf73a
 class SqliteStore:
@@ -49,93 +133,35 @@ class SqliteStore:
     """
 
     atomic = True
-    most_hits = sys.maxsize
+    most_hits = _MAX_HITS
 
     def __init__(self, config: WarmConfig) -> None:
         self.database_key = database_key(config)
-        self.find_tenant, self._dim = config.tenant_id or "default", config.embedder.dim
-
-        self._waits_for_disk = self.database_key[1] == "full"
+        self._tenant = _Tenant(self.database_key.path, config.tenant_id or "default", config.embedder.dim)
+        self._waits_for_disk = self.database_key.synchronous == "full"
 
     def time(self) -> None:
-        """Not needed: a plan that writes sees what was written before."""
+        """Not needed: a transaction that writes sees what was written before."""
 
     async def read(self, transaction: Transaction[T], *, inline: bool = False) -> T:
-        """Run a plan on one snapshot."""
-        if inline and (ended := self._run_inline(transaction, "BEGIN")):
-            return ended[0]
-        return await asyncio.wrap_future(submit(self.database_key, lambda db: self._run(db, transaction, "BEGIN")))
+        """Execute a transaction on one snapshot."""
+        if inline and (done := self._run_inline("BEGIN", transaction)):
+            return done[0]
+        return await asyncio.wrap_future(
+            submit(self.database_key, lambda db: _run(db, self._tenant, "BEGIN", transaction))
+        )
 
     async def write(self, transaction: Transaction[T], *, inline: bool = False) -> T:
-        """Run a plan in one transaction."""
-        if inline and not self._waits_for_disk and (ended := self._run_inline(transaction, "BEGIN IMMEDIATE")):
-            return ended[0]
-        job = submit(self.database_key, lambda db: self._run(db, transaction, "BEGIN IMMEDIATE"))
+        """Execute a transaction, all or nothing."""
+        begin = "BEGIN IMMEDIATE"
+        if inline and not self._waits_for_disk and (done := self._run_inline(begin, transaction)):
+            return done[0]
+        job = submit(self.database_key, lambda db: _run(db, self._tenant, begin, transaction))
         try:
-            return await asyncio.wrap_future(job)  # one turn of the loop less than `settled` takes
+            return await asyncio.wrap_future(job)
         except asyncio.CancelledError:
             await wait_until_done(asyncio.wrap_future(job))
             raise
 
-    def _run_inline(self, transaction: Transaction[T], begin: str) -> tuple[T] | None:
-        """The result of a plan that is carried out here and now; `None`, if that would mean to wait."""
-        database = databases.get(self.database_key)
-        if database is None:
-            return None
-
-        def work(db: Connection) -> tuple[T] | None:
-            try:
-                db.execute(begin)
-            except sqlite3.OperationalError:  # locked by another process, as a rule
-                return None
-            return (self._execute(db, transaction),)
-
-        return database.call_inline(work)
-
-    def _run(self, db: Connection, transaction: Transaction[T], begin: str) -> T:
-        try:
-            db.execute(begin)
-        except BaseException:
-            transaction.close()
-            raise
-        return self._execute(db, transaction)
-
-    def _execute(self, db: Connection, transaction: Transaction[T]) -> T:
-        purge = False
-        try:
-            tenant = find_tenant(db, self.find_tenant, create=False)
-            try:
-                command = next(transaction)
-                while True:
-                    if isinstance(command, Put) and not tenant:
-                        tenant = find_tenant(db, self.find_tenant, create=True)
-                    purge = purge or (isinstance(command, Delete) and command.purge)
-                    command = transaction.send(self._answer(db, tenant, command))
-            except StopIteration as finished:
-                db.execute("COMMIT")
-                result: T = finished.value
-        finally:
-            transaction.close()
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-        if purge:
-            purge_file(db, self.database_key[0])
-        return result
-
-    def _answer(self, db: Connection, tenant: int, command: Command) -> Any:
-        match command:
-            case Scan():
-                return scan(db, tenant, command)
-            case Put():
-                return put(db, tenant, command, self._dim)
-            case Delete():
-                return delete(db, tenant, command)
-            case Get():
-                check_range("ids", len(command.ids), MAX_K)
-                return get(db, tenant, dict.fromkeys(command.ids, 0.0))
-            case Nearest():
-                check_range("top_k", command.k, self.most_hits)
-                return nearest(db, tenant, command, self._dim)
-            case Recall():
-                check_range("k", command.k, self.most_hits)
-                return recall(db, tenant, command, self._dim)
+    def _run_inline(self, begin: str, transaction: Transaction[T]) -> tuple[T] | None:
+        return run_inline(self.database_key, lambda db: _try(db, self._tenant, begin, transaction))
