@@ -92,6 +92,16 @@ def test_api_reference_names_all_that_is_public(site, module):
     assert [name for name in package.__all__ if not re.search(rf'id="[\w.]+\.{name}"', text)] == []
 
 
+def test_the_page_of_layers_has_every_module():
+    page = (ROOT / "docs/guides/layers.md").read_text()
+    modules = {
+        path.relative_to(ROOT).as_posix()
+        for area in ("core", "openai_agents")
+        for path in (ROOT / "nbs" / area).rglob("*.ipynb")
+    }
+    assert {name for name in modules if ".ipynb_checkpoints" not in name and f"(../../{name})" not in page} == set()
+
+
 def test_troubleshooting_has_every_code_and_its_next_step():
     text = (ROOT / "docs" / "guides" / "troubleshooting.md").read_text()
     sections = dict(re.findall(r"^### (\w+)\n\n> (.+)$", text, re.MULTILINE))
