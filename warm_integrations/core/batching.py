@@ -43,11 +43,11 @@ def _total(sizes: Iterable[tuple[int, int, int]]) -> tuple[int, int, int]:
         documents, content, request = documents + size[0], content + size[1], request + size[2]
     return documents, content, request
 
-
+# %% ../../nbs/core/batching.ipynb #d1a4a67f
 def _limits(dim: int) -> tuple[int, int, int]:
     return min(MAX_BATCH, MAX_BATCH_NUMBERS // dim), MAX_BATCH_BYTES, MAX_BODY_BYTES
 
-
+# %% ../../nbs/core/batching.ipynb #f457ca77
 def _fits(size: tuple[int, int, int], limits: tuple[int, int, int]) -> bool:
     return size[0] <= limits[0] and size[1] <= limits[1] and size[2] <= limits[2]
 

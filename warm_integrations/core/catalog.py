@@ -41,7 +41,7 @@ def entry_documents(prefix: str, name: str, updated: int) -> list[Document]:
     rest = [Document(f"{prefix}n{i:08x}", escape_surrogates(to_json(name[i : i + _NAME_CHARS]))) for i in parts]
     return [Document(prefix + "a", f"[{escape_surrogates(to_json(name[:_NAME_CHARS]))},{updated}]"), *rest]
 
-
+# %% ../../nbs/core/catalog.ipynb #4c80654e
 def creation_document(prefix: str, append: str, created: int) -> Document:
     """The record that the first append writes besides."""
     return Document(f"{prefix}c{append}", to_json(created))
@@ -69,7 +69,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def _time(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
-
+# %% ../../nbs/core/catalog.ipynb #c12f46c8
 def _read_entry(records: Sequence[tuple[str, str]]) -> LogInfo:
     """The entry of pairs of a kind (`a`, `n`, `c` or `m`) and a payload, in the order of their ids."""
     values = [(kind, json.loads(payload)) for kind, payload in records]
@@ -85,14 +85,19 @@ def _read_entry(records: Sequence[tuple[str, str]]) -> LogInfo:
     )
 
 # %% ../../nbs/core/catalog.ipynb #96ad258b
-def read_entries(rows: Sequence[Row]) -> list[LogInfo]:
-    """The logs whose catalogue records are among `rows`, which are in byte order. A damaged entry is passed over."""
-    logs: dict[str, list[tuple[str, str]]] = {}
+def _records_by_entry(rows: Sequence[Row]) -> list[list[tuple[str, str]]]:
+    """Of each entry among `rows`: the kinds and payloads of its records, in the order of `rows`."""
+    entries: dict[str, list[tuple[str, str]]] = {}
     for row in rows:
         prefix, _, kind = row.id.rpartition("/")
-        logs.setdefault(prefix, []).append((kind[:1], row.payload))
+        entries.setdefault(prefix, []).append((kind[:1], row.payload))
+    return list(entries.values())
+
+# %% ../../nbs/core/catalog.ipynb #281c2af1
+def read_entries(rows: Sequence[Row]) -> list[LogInfo]:
+    """The logs whose catalogue records are among `rows`, which are in byte order. A damaged entry is passed over."""
     found = []
-    for records in logs.values():
+    for records in _records_by_entry(rows):
         try:
             found.append(_read_entry(records))
         except (ValueError, TypeError, OverflowError, RecursionError):
@@ -100,13 +105,18 @@ def read_entries(rows: Sequence[Row]) -> list[LogInfo]:
     return found
 
 # %% ../../nbs/core/catalog.ipynb #29093630
-def list_logs(prefix: str, filter: Mapping[str, Json] | None = None) -> Transaction[list[LogInfo]]:
-    """All logs below `prefix` whose metadata match `filter`, the last written first."""
+def _scan_all(prefix: str) -> Transaction[list[Row]]:
+    """All records below `prefix`, page by page."""
     rows: list[Row] = []
     while True:
         page: list[Row] = yield Scan(prefix, MAX_PAGE, rows[-1].id if rows else "")
         rows += page
         if len(page) < MAX_PAGE:
-            break
-    found = [log for log in read_entries(rows) if not filter or matches(log.metadata, filter)]
+            return rows
+
+# %% ../../nbs/core/catalog.ipynb #d5826586
+def list_logs(prefix: str, filter: Mapping[str, Json] | None = None) -> Transaction[list[LogInfo]]:
+    """All logs below `prefix` whose metadata match `filter`, the last written first."""
+    entries = read_entries((yield from _scan_all(prefix)))
+    found = [log for log in entries if not filter or matches(log.metadata, filter)]
     return sorted(found, key=lambda log: (log.updated, log.id), reverse=True)

@@ -5,8 +5,11 @@
 # %% ../../nbs/core/embedding.ipynb #d42b5461
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 from .config import WarmConfig
 from .embedder import embedder_name
 from .masking import mask, mask_fingerprint
@@ -15,6 +18,16 @@ from .masking import mask, mask_fingerprint
 __all__ = ['Embedding']
 
 # %% ../../nbs/core/embedding.ipynb #19b30b40
+def _as_rows(vectors: Any) -> NDArray[np.float64]:
+    """Vectors as an array of shape `(n, dim)`; apart from `mask`, so that an error's locals hold no key."""
+    import numpy as np
+
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ValueError(f"an embedder gives vectors of shape (n, dim), not {rows.shape}")
+    return rows
+
+# %% ../../nbs/core/embedding.ipynb #a09788b4
 class Embedding:
     """What turns texts into the vectors that a store keeps: a configuration's embedder and its `zero_trust_key`."""
 
@@ -54,9 +67,4 @@ class Embedding:
         """Vectors of shape `(n, dim)` as they are stored: without a key, these themselves."""
         if self._key is None or len(vectors) == 0:
             return vectors
-        import numpy as np
-
-        rows = np.asarray(vectors, dtype=np.float64)
-        if rows.ndim != 2:  # raised here, since the key is among the locals of `mask`
-            raise ValueError(f"an embedder gives vectors of shape (n, dim), not {rows.shape}")
-        return mask(rows, self._key.get_secret_value())
+        return mask(_as_rows(vectors), self._key.get_secret_value())

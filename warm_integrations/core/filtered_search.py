@@ -18,6 +18,18 @@ T = TypeVar("T")
 __all__ = ['T', 'best_passing', 'nearest_among']
 
 # %% ../../nbs/core/filtered_search.ipynb #9b1f6d20
+def _passing(hits: Sequence[Hit], k: int, take: Callable[[Hit], Transaction[T | None]]) -> Transaction[list[T]]:
+    """What `take` makes of the first `k` hits that pass."""
+    found: list[T] = []
+    for hit in hits:
+        taken = yield from take(hit)
+        if taken is not None:
+            found.append(taken)
+        if len(found) == k:
+            break
+    return found
+
+# %% ../../nbs/core/filtered_search.ipynb #70d5c36f
 def best_passing(
     command: Callable[[int], Command], k: int, most: int, growth: int, take: Callable[[Hit], Transaction[T | None]]
 ) -> Transaction[list[T] | None]:
@@ -28,14 +40,8 @@ def best_passing(
     size = k
     while True:
         hits: Sequence[Hit] = yield command(size)
-        found: list[T] = []
-        for hit in hits:
-            taken = yield from take(hit)
-            if taken is not None:
-                found.append(taken)
-            if len(found) == k:
-                return found
-        if len(hits) < size:
+        found = yield from _passing(hits, k, take)
+        if len(found) == k or len(hits) < size:
             return found
         if size >= most:
             return None

@@ -88,6 +88,15 @@ def is_small(documents: Sequence[Document]) -> bool:
     return most < MAX_METADATA_BYTES
 
 # %% ../../nbs/core/limits.ipynb #fe340a7c
+def _encode_metadata(documents: Sequence[Document]) -> list[str]:
+    """The metadata of each document as JSON, without its payload; a batch of too many bytes is refused."""
+    encoded = [_checked_metadata(document) for document in documents]
+    source = sum(len(document.id) + check_text(document.text) for document in documents)
+    if source > MAX_BATCH_BYTES or sum(size for _, size in encoded) > MAX_BATCH_BYTES:
+        raise invalid_request(f"batch exceeds {MAX_BATCH_BYTES} bytes of text or of metadata")
+    return [metadata for metadata, _ in encoded]
+
+# %% ../../nbs/core/limits.ipynb #67747c0a
 def check_batch(documents: Sequence[Document]) -> list[str]:
     """Refuse a batch that is past a limit; the metadata of each document as JSON, without its payload."""
     if not 1 <= len(documents) <= MAX_BATCH:
@@ -98,8 +107,4 @@ def check_batch(documents: Sequence[Document]) -> list[str]:
         for document in documents:
             utf8(document.payload)
         return ["{}"] * len(documents)
-    encoded = [_checked_metadata(document) for document in documents]
-    source = sum(len(document.id) + check_text(document.text) for document in documents)
-    if source > MAX_BATCH_BYTES or sum(size for _, size in encoded) > MAX_BATCH_BYTES:
-        raise invalid_request(f"batch exceeds {MAX_BATCH_BYTES} bytes of text or of metadata")
-    return [metadata for metadata, _ in encoded]
+    return _encode_metadata(documents)

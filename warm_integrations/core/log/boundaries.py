@@ -14,16 +14,21 @@ from ..stores.interface import Document
 __all__ = ['HIDES_PER_RECORD', 'boundary_documents', 'hidden_items', 'is_hidden']
 
 # %% ../../../nbs/core/log/boundaries.ipynb #b54be769
+def _newest_items(prefix: str, ids: Sequence[str]) -> list[str]:
+    """Of each append among these ids, which are in byte order: the name of its newest item."""
+    newest: dict[str, str] = {}
+    for id in ids:  # newest first
+        name = id[len(prefix) :]
+        newest.setdefault(name[:APPEND_CHARS], name[:ITEM_CHARS])
+    return list(newest.values())
+
+# %% ../../../nbs/core/log/boundaries.ipynb #55e53341
 HIDES_PER_RECORD = 1500
 
 
 def boundary_documents(prefix: str, append: str, ids: Sequence[str]) -> list[Document]:
     """The records of a boundary that hides the records with these ids, which are in byte order."""
-    newest: dict[str, str] = {}
-    for id in ids:  # newest first
-        name = id[len(prefix) :]
-        newest.setdefault(name[:APPEND_CHARS], name[:ITEM_CHARS])
-    names = list(newest.values())
+    names = _newest_items(prefix, ids)
     starts = range(0, len(names), HIDES_PER_RECORD)
     texts = [" ".join(names[start : start + HIDES_PER_RECORD]) for start in starts]
     return [Document(boundary_id(prefix, append, number), text) for number, text in enumerate(texts)]
@@ -33,7 +38,7 @@ def hidden_items(payload: str) -> dict[str, str]:
     """Of each append that a boundary names, by its key: the newest item that is hidden."""
     return {item[:APPEND_CHARS]: item for item in payload.split()}
 
-
+# %% ../../../nbs/core/log/boundaries.ipynb #25d7435f
 def is_hidden(name: str, hidden: Mapping[str, str]) -> bool:
     """Whether the record of this name is hidden."""
     return name[:ITEM_CHARS] >= hidden.get(name[:APPEND_CHARS], "~")  # "~" is past every name

@@ -8,31 +8,40 @@ from __future__ import annotations
 import re
 
 # %% auto #0
-__all__ = ['LATEST_POSITION', 'APPEND_CHARS', 'ITEM_CHARS', 'append_key', 'record_id', 'position_of', 'is_record', 'part_of',
+__all__ = ['LATEST_POSITION', 'APPEND_CHARS', 'ITEM_CHARS', 'append_key', 'position_of', 'record_id', 'part_of', 'is_record',
            'header_id', 'boundary_id']
 
 # %% ../../../nbs/core/log/ids.ipynb #628a2aa5
 LATEST_POSITION = (1 << 63) - 1
-_LAST_INDEX = (1 << 32) - 1
 
 
 def append_key(position: int, writer: str) -> str:
     """What all ids of one append have in common, after the log's prefix: 28 characters."""
     return f"{LATEST_POSITION - position:016x}{writer}"
 
+# %% ../../../nbs/core/log/ids.ipynb #38c123aa
+def position_of(append: str) -> int:
+    """The position that an append key, or a name that begins with one, holds."""
+    return LATEST_POSITION - int(append[:16], 16)
+
+# %% ../../../nbs/core/log/ids.ipynb #41535f64
+_LAST_INDEX = (1 << 32) - 1
+
 
 def record_id(prefix: str, append: str, index: int, part: int, parts: int) -> str:
     """The id of one record of an item."""
     return f"{prefix}{append}/{_LAST_INDEX - index:08x}/{part:03x}.{parts:03x}"
 
-
-def position_of(append: str) -> int:
-    """The position that an append key, or a name that begins with one, holds."""
-    return LATEST_POSITION - int(append[:16], 16)
-
 # %% ../../../nbs/core/log/ids.ipynb #e7ba3f9b
 APPEND_CHARS = 28
 ITEM_CHARS = 37
+
+
+def part_of(name: str) -> tuple[int, int]:
+    """Which part a record is, from 0, and how many parts its item has."""
+    return int(name[38:41], 16), int(name[42:], 16)
+
+# %% ../../../nbs/core/log/ids.ipynb #0a6bdec6
 _RECORD_NAME = re.compile(r"[0-9a-f]{28}/[0-9a-f]{8}/[0-9a-f]{3}\.[0-9a-f]{3}")
 _EARLIEST_NAME = append_key(LATEST_POSITION // 2, "")  # a position past the year 100,000 is no clock's, but damage
 
@@ -40,11 +49,6 @@ _EARLIEST_NAME = append_key(LATEST_POSITION // 2, "")  # a position past the yea
 def is_record(name: str) -> bool:
     """Whether a name is that of an item's record, with a position that a clock can give."""
     return _RECORD_NAME.fullmatch(name) is not None and _EARLIEST_NAME <= name < "8"
-
-
-def part_of(name: str) -> tuple[int, int]:
-    """Which part a record is, from 0, and how many parts its item has."""
-    return int(name[38:41], 16), int(name[42:], 16)
 
 # %% ../../../nbs/core/log/ids.ipynb #06d9c6ba
 def header_id(prefix: str, append: str) -> str:

@@ -24,7 +24,7 @@ class Item(NamedTuple):
     vector: Sequence[float] | None = None
     labels: Mapping[str, Json] = {}  # never written to; a mapping proxy cannot be pickled
 
-
+# %% ../../../nbs/core/log/items.ipynb #eac44e47
 def item_documents(prefix: str, append: str, index: int, item: Item, chunk_chars: int) -> list[Document]:
     """The documents of one item: its head, then its further parts."""
     if len(item.text) <= chunk_chars:

@@ -130,7 +130,7 @@ def _are_single(reader: LogReader, rows: Sequence[Row]) -> bool:
         return False
     return {row.id[start + ITEM_CHARS :] for row in rows} == {"/000.001"}
 
-
+# %% ../../../nbs/core/log/reader.ipynb #9b11f03d
 def page_texts(reader: LogReader, rows: Sequence[Row], limit: int) -> list[str]:
     """The texts of the items that `reader.feed` would give for this page."""
     start = len(reader.prefix)

@@ -70,7 +70,7 @@ def _read_pages(log: LogState, limit: int | None, parse: Callable[[str], Any]) -
     log.count_skipped(reader.skipped)
     return found
 
-
+# %% ../../../nbs/core/log/reading.ipynb #b27b97a0
 def read_newest(log: LogState, limit: int | None, parse: Callable[[str], Any]) -> Transaction[list[Any]]:
     """The newest `limit` texts, or all of them, oldest first, each through `parse`."""
     while (found := (yield from _read_pages(log, limit, parse))) is None:

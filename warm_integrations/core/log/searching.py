@@ -57,7 +57,7 @@ def _read_labelled(
     log.count_skipped(reader.skipped)
     return found
 
-
+# %% ../../../nbs/core/log/searching.ipynb #0d259fb9
 def _search_all(
     log: LogState, vector: Sequence[float], k: int, labels: Mapping[str, Json], parse: Callable[[str], Any]
 ) -> Transaction[list[tuple[Any, float]]]:

@@ -40,7 +40,7 @@ def opening_documents(log: LogState, append: str, items: Sequence[Item] = ()) ->
     # items without a header are those of a writer that did not know of a deletion
     return [header, *renewed, creation_document(log.entry_prefix, append, log.newest or now)]
 
-
+# %% ../../../nbs/core/log/writing.ipynb #a6af7020
 def item_groups(log: LogState, append: str, items: Sequence[Item]) -> list[list[Document]]:
     """The documents of each item."""
     return [item_documents(log.prefix, append, index, item, log.chunk_chars) for index, item in enumerate(items)]
@@ -56,7 +56,7 @@ def delete_batches(ids: Sequence[str], item_chars: int) -> Iterator[Sequence[str
         yield ids[start:end]
         start = end
 
-
+# %% ../../../nbs/core/log/writing.ipynb #b3c150d4
 def remove_ids(log: LogState, ids: Sequence[str]) -> Transaction[None]:
     """Delete records in the order given."""
     for batch in delete_batches(ids, len(log.prefix) + ITEM_CHARS):
@@ -90,7 +90,7 @@ def _prepare_write(log: LogState) -> Transaction[None]:
     if log.unfinished:
         yield from finish_replace(log)
 
-
+# %% ../../../nbs/core/log/writing.ipynb #992d3680
 def append_items(log: LogState, items: Sequence[Item]) -> Transaction[None]:
     """Write items at the end of the log, in one batch or, past its limits, in several, oldest first."""
     yield from _prepare_write(log)
@@ -125,7 +125,7 @@ def _newest_valid(log: LogState, parse: Callable[[str], Any]) -> Transaction[tup
     log.count_skipped(reader.skipped)
     return found
 
-
+# %% ../../../nbs/core/log/writing.ipynb #34772c46
 def pop_newest(log: LogState, parse: Callable[[str], Any]) -> Transaction[Any | None]:
     """Delete the newest valid item and return it through `parse`; `None` from an empty log."""
     while found := (yield from _newest_valid(log, parse)):
@@ -142,7 +142,7 @@ def clear_log(log: LogState) -> Transaction[None]:
     yield from remove_ids(log, [*ids, *reader.preamble.boundaries])  # these after what they hide
     log.unfinished = False
 
-
+# %% ../../../nbs/core/log/writing.ipynb #b17ec43a
 def delete_log(log: LogState) -> Transaction[None]:
     """Delete the items, the header, and the entry in the catalogue."""
     reader, ids = yield from list_ids(log)
@@ -161,6 +161,19 @@ def _replace_batches(
     return batches if log.atomic or len(batches) == 1 else None
 
 # %% ../../../nbs/core/log/writing.ipynb #b28a447c
+def _remove_replaced(log: LogState, ids: Sequence[str]) -> Transaction[None]:
+    """Delete what was replaced. Over HTTP a deletion that fails is left to the next writer."""
+    try:
+        yield from remove_ids(log, ids)
+    except WarmError as error:
+        if log.atomic:
+            raise
+        log.unfinished = True
+        _logger.warning("items that were replaced are still to be deleted: %s", error)
+    else:
+        log.unfinished = False
+
+# %% ../../../nbs/core/log/writing.ipynb #c747340a
 def replace_items(log: LogState, items: Sequence[Item]) -> Transaction[bool]:
     """Write `items` in the place of all that is there now; `False` where that does not fit one batch over HTTP."""
     reader, ids = yield from list_ids(log)
@@ -172,14 +185,6 @@ def replace_items(log: LogState, items: Sequence[Item]) -> Transaction[bool]:
     for batch in batches:
         yield Put(batch)
     log.written(items)
-    try:
-        boundaries = [*reader.preamble.boundaries, *(document.id for document in boundary)]
-        yield from remove_ids(log, [*ids, *boundaries])
-    except WarmError as error:
-        if log.atomic:
-            raise
-        log.unfinished = True
-        _logger.warning("items that were replaced are still to be deleted: %s", error)
-    else:
-        log.unfinished = False
+    boundaries = [*reader.preamble.boundaries, *(document.id for document in boundary)]
+    yield from _remove_replaced(log, [*ids, *boundaries])
     return True
