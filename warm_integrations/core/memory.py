@@ -116,8 +116,12 @@ def _write_export(user_id: str, memories: Sequence[Memory]) -> str:
 
 # %% ../../nbs/core/memory.ipynb #4d1a0c07
 def _memory_from_entry(entry: Any) -> Memory:
-    expires = None if entry["expires_at"] is None else _time(entry["expires_at"])
-    return _made(entry["text"], entry["tags"], _time(entry["created_at"]), expires)
+    return _made(
+        entry["text"],
+        entry["tags"],
+        _time(entry["created_at"]),
+        None if entry["expires_at"] is None else _time(entry["expires_at"]),
+    )
 
 # %% ../../nbs/core/memory.ipynb #72af9809
 def _read_export(exported: str) -> list[Memory]:

@@ -59,7 +59,7 @@ def _record_documents(collection: Collection, rows: Sequence[Row]) -> list[Docum
     labels = collection.labels()
     old = [recalled_from(collection, row) for row in rows if not matches(row.metadata, labels)]
     records = [Record(record.text, record.metadata, tags=record.tags) for record in old]
-    return documents_of(collection, [record.id for record in old], records)
+    return documents_of(collection, [record.id for record in old], records) if old else []
 
 # %% ../../nbs/core/reembedding.ipynb #789b029d
 async def _reembed_records(store: Store, collection: Collection, progress: _Progress, batch: int) -> None:
