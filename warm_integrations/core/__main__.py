@@ -26,15 +26,15 @@ def add_store_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--tenant-id", help="by default WARM_TENANT_ID")
     command.add_argument("--collection", help="by default WARM_COLLECTION or 'default'")
 
-
+# %% ../../nbs/core/main.ipynb #50c6de9a
 def store_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Those of these options that were given, as arguments of `WarmConfig`."""
     given = {name: getattr(options, name) for name in ("url", "tenant_id", "collection")}
     return {name: value for name, value in given.items() if value is not None}
 
 # %% ../../nbs/core/main.ipynb #38df70a4
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when it is done, 1 for a failure and 2 for wrong arguments."""
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of the command. It ends the program where there are unknown ones."""
     parser = argparse.ArgumentParser(prog="python -m warm_integrations.core")
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser(
@@ -47,7 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default="warm_integrations.core.embedder:HashingEmbedder",
         help="made without arguments; by default %(default)s",
     )
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+# %% ../../nbs/core/main.ipynb #0d0bde05
+def _show(done: int) -> None:
+    print(f"\r{done} records looked at", end="", file=sys.stderr, flush=True)
+
+# %% ../../nbs/core/main.ipynb #da80e0aa
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 when it is done, 1 for a failure and 2 for wrong arguments."""
+    options = _parsed(arguments)
     try:
         embedder = pkgutil.resolve_name(options.embedder)()
         config = WarmConfig(**store_settings(options), embedder=embedder)
@@ -60,10 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print(f"\n{written} records and items embedded anew")
     return 0
-
-
-def _show(done: int) -> None:
-    print(f"\r{done} records looked at", end="", file=sys.stderr, flush=True)
 
 # %% ../../nbs/core/main.ipynb #f5e9d5f4
 if __name__ == "__main__":

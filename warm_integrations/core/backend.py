@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,7 +42,7 @@ def _check_limit(limit: int | None) -> None:
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise ValueError(f"limit is {limit!r}; allowed are whole numbers from 0, or None for all")
 
-
+# %% ../../nbs/core/backend.ipynb #a7c0797b
 def _stored_ids(prefix: str, ids: Sequence[str]) -> list[str]:
     """The ids in the store of those `ids` that a record may have, each once."""
     if isinstance(ids, (str, bytes)):  # else each of its characters would name a record
@@ -50,10 +50,6 @@ def _stored_ids(prefix: str, ids: Sequence[str]) -> list[str]:
     return [prefix + id for id in dict.fromkeys(id for id in ids if is_record_id(id))]
 
 # %% ../../nbs/core/backend.ipynb #7be57c06
-_Found: TypeAlias = list[Recalled]  # in the class below, `list` is a method
-_Ids: TypeAlias = list[str]
-
-
 class AsyncWarmBackend:
     """Records of one collection, on either store. Safe to share among tasks, threads and event loops.
 
@@ -82,7 +78,7 @@ class AsyncWarmBackend:
         self.__dict__.update(state)
         self._connect()
 
-    async def remember(self, records: Sequence[Record]) -> _Ids:
+    async def remember(self, records: Sequence[Record]) -> list[str]:
         """Store records, or replace those whose ids exist; all or none up to the limits of one batch.
 
         Returns:
@@ -110,7 +106,7 @@ class AsyncWarmBackend:
         *,
         prefix: str = "",
         predicate: Predicate | None = None,
-    ) -> _Found:
+    ) -> list[Recalled]:
         """The `k` records that answer `query` best, by words and by meaning, best first.
 
         Args:
@@ -144,7 +140,7 @@ class AsyncWarmBackend:
         *,
         prefix: str = "",
         predicate: Predicate | None = None,
-    ) -> _Found:
+    ) -> list[Recalled]:
         """The `k` (1 to `config.max_fetch`) records nearest to the document `text`, with the cosines of their vectors.
 
         Only those of the embedder in use take part. `filter`, `prefix` and `predicate` are as in `recall`.
@@ -160,7 +156,7 @@ class AsyncWarmBackend:
         [vector] = self._collection.embedding.embed_documents([text[:MAX_TEXT_BYTES]])
         return await self._store.read(similar_records(self._collection, vector, k, selection))
 
-    async def get(self, ids: Sequence[str]) -> _Found:
+    async def get(self, ids: Sequence[str]) -> list[Recalled]:
         """The records among `ids`, in their order; an unknown id, or what cannot be one, is passed over."""
         self._check_open()
         wanted = _stored_ids(self._collection.prefix, ids)
@@ -168,30 +164,7 @@ class AsyncWarmBackend:
         hits = [hit for part in parts for hit in await self._store.read(single(Get(part)))]
         return [recalled_from(self._collection, hit) for hit in hits]
 
-    async def list(
-        self,
-        filter: Mapping[str, Json] | None = None,
-        after: str = "",
-        limit: int | None = None,
-        prefix: str = "",
-        *,
-        predicate: Predicate | None = None,
-    ) -> _Found:
-        """Records in the order of their ids, past the id `after`: all of them, or at most `limit`.
-
-        Args:
-            filter: only records whose metadata has each of these keys with an equal JSON value.
-            after: an id; the last one of a page gives the next page.
-            limit: at most so many.
-            prefix: only ids that go on after this text, found without reading the others.
-            predicate: only records for which it is true.
-        """
-        self._check_open()
-        _check_limit(limit)
-        selection = Selection(checked_filter(filter), prefix, predicate)
-        return await self._store.read(list_records(self._collection, selection, after, limit))
-
-    async def forget(self, ids: Sequence[str], *, purge: bool = False) -> _Ids:
+    async def forget(self, ids: Sequence[str], *, purge: bool = False) -> list[str]:
         """Remove records; the ids of those that were there.
 
         Args:
@@ -204,7 +177,7 @@ class AsyncWarmBackend:
 
     async def forget_where(
         self, filter: Mapping[str, Json], *, purge: bool = False, prefix: str = "", predicate: Predicate | None = None
-    ) -> _Ids:
+    ) -> list[str]:
         """Remove every record whose metadata match `filter`, which is never empty; their ids.
 
         On the embedded store this is one transaction. `purge` is as in `forget`, `prefix` and `predicate` as in `list`.
@@ -229,3 +202,28 @@ class AsyncWarmBackend:
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError(f"this {type(self).__name__} is closed; make a new one to go on")
+
+    # The last method, since below it `list` would no longer be the type.
+
+    async def list(
+        self,
+        filter: Mapping[str, Json] | None = None,
+        after: str = "",
+        limit: int | None = None,
+        prefix: str = "",
+        *,
+        predicate: Predicate | None = None,
+    ) -> list[Recalled]:
+        """Records in the order of their ids, past the id `after`: all of them, or at most `limit`.
+
+        Args:
+            filter: only records whose metadata has each of these keys with an equal JSON value.
+            after: an id; the last one of a page gives the next page.
+            limit: at most so many.
+            prefix: only ids that go on after this text, found without reading the others.
+            predicate: only records for which it is true.
+        """
+        self._check_open()
+        _check_limit(limit)
+        selection = Selection(checked_filter(filter), prefix, predicate)
+        return await self._store.read(list_records(self._collection, selection, after, limit))

@@ -46,7 +46,7 @@ class _Loop:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self.thread.join(5)
 
-
+# %% ../../nbs/core/blocking.ipynb #afac084b
 _guard = threading.Lock()
 _shared: list[_Loop] = []
 

@@ -5,10 +5,9 @@
 # %% ../../nbs/core/memory.ipynb #10148c4a
 from __future__ import annotations
 
-import builtins
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from .backend import AsyncWarmBackend
 from .config import WarmConfig
 from .digests import digest
-from .json_text import escape_surrogates
+from .json_text import Json, escape_surrogates
 from .records import Recalled, Record, check_record
 from .stores.interface import Store
 
@@ -24,9 +23,6 @@ from .stores.interface import Store
 __all__ = ['memory_id', 'Memory', 'Remembered', 'UserMemory', 'user_memory']
 
 # %% ../../nbs/core/memory.ipynb #53db194b
-_SIMILAR = 0.6
-
-
 def memory_id(text: str) -> str:
     """The id of a text among the memories of a user: 16 hexadecimal digits."""
     return digest("memory", unicodedata.normalize("NFC", " ".join(text.split())))[:16]
@@ -46,7 +42,7 @@ class Memory:
     expires_at: datetime | None = None
     score: float = 0.0
 
-
+# %% ../../nbs/core/memory.ipynb #2b7f3737
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """What `UserMemory.remember` did. `new` is False for a text that was known already.
@@ -70,9 +66,16 @@ def _time(text: Any) -> datetime:
         raise ValueError(f"the time {text!r} has no time zone")
     return time
 
-
+# %% ../../nbs/core/memory.ipynb #c8e319cd
 def _is_span(value: object) -> bool:
     return isinstance(value, timedelta) and timedelta(0) < value <= timedelta(days=365_000)
+
+
+def _check_user(user_id: str, expires_after: timedelta | None) -> None:
+    if not isinstance(user_id, str) or not user_id:
+        raise ValueError(f"user_id must be text that is not empty, not {user_id!r}")
+    if expires_after is not None and not _is_span(expires_after):
+        raise ValueError(f"expires_after is a timedelta above nothing, at most 1000 years, not {expires_after!r}")
 
 # %% ../../nbs/core/memory.ipynb #4d1a0c03
 def _union(tags: Sequence[str], more: Sequence[str]) -> Sequence[str]:
@@ -86,7 +89,7 @@ def _made(text: Any, tags: Any, created: datetime, expires: datetime | None) -> 
         raise ValueError("tags must be a list of texts")
     return Memory(memory_id(text), text, _union(tags, ()), created, expires)
 
-
+# %% ../../nbs/core/memory.ipynb #95371a4b
 def _merged(known: Memory | None, memory: Memory) -> Memory:
     """A memory that is known, with what the same text said again adds: tags, and a later end, or none."""
     if known is None:
@@ -96,39 +99,41 @@ def _merged(known: Memory | None, memory: Memory) -> Memory:
     return replace(known, tags=_union(known.tags, memory.tags), expires_at=latest)
 
 # %% ../../nbs/core/memory.ipynb #4d1a0c06
+def _entry(memory: Memory) -> dict[str, Json]:
+    """A memory as an export has it."""
+    return {
+        "id": memory.id,
+        "text": memory.text,
+        "tags": list(memory.tags),
+        "created_at": memory.created_at.isoformat(),
+        "expires_at": memory.expires_at.isoformat() if memory.expires_at else None,
+    }
+
+# %% ../../nbs/core/memory.ipynb #a41705e5
 def _write_export(user_id: str, memories: Sequence[Memory]) -> str:
-    entries = [
-        {
-            "id": memory.id,
-            "text": memory.text,
-            "tags": list(memory.tags),
-            "created_at": memory.created_at.isoformat(),
-            "expires_at": memory.expires_at.isoformat() if memory.expires_at else None,
-        }
-        for memory in memories
-    ]
-    content = {"version": 1, "user_id": user_id, "memories": entries}
+    content = {"version": 1, "user_id": user_id, "memories": [_entry(memory) for memory in memories]}
     return escape_surrogates(json.dumps(content, ensure_ascii=False, indent=1))
 
 # %% ../../nbs/core/memory.ipynb #4d1a0c07
+def _memory_from_entry(entry: Any) -> Memory:
+    return _made(
+        entry["text"],
+        entry["tags"],
+        _time(entry["created_at"]),
+        None if entry["expires_at"] is None else _time(entry["expires_at"]),
+    )
+
+# %% ../../nbs/core/memory.ipynb #72af9809
 def _read_export(exported: str) -> list[Memory]:
     try:
         content = json.loads(exported)
         if content["version"] != 1:
             raise ValueError(f"version {content['version']!r} is not known; install a newer release")
-        return [
-            _made(
-                entry["text"],
-                entry["tags"],
-                _time(entry["created_at"]),
-                None if entry["expires_at"] is None else _time(entry["expires_at"]),
-            )
-            for entry in content["memories"]
-        ]
+        return [_memory_from_entry(entry) for entry in content["memories"]]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
         raise ValueError(f"this is not an export of memories: {error!r:.200}") from None
 
-
+# %% ../../nbs/core/memory.ipynb #061ff6d8
 def _by_id(memories: Sequence[Memory]) -> dict[str, Memory]:
     """Memories by their ids; those of one text are one."""
     found: dict[str, Memory] = {}
@@ -136,10 +141,43 @@ def _by_id(memories: Sequence[Memory]) -> dict[str, Memory]:
         found[memory.id] = _merged(found.get(memory.id), memory)
     return found
 
-# %% ../../nbs/core/memory.ipynb #5a1b0c01
+# %% ../../nbs/core/memory.ipynb #ba2cc0da
 _OWNER_CHARS = 4000  # of a user id are kept beside its digest, to be read
 
 
+def _owner(user_id: str) -> dict[str, Json]:
+    """The metadata of all of a user's records."""
+    return {"user": digest("user", user_id), "user_id": escape_surrogates(user_id[:_OWNER_CHARS])}
+
+
+def _record_of(memory: Memory, prefix: str, owner: Mapping[str, Json]) -> Record:
+    expires = memory.expires_at.isoformat() if memory.expires_at else None
+    times = {"created_at": memory.created_at.isoformat(), "expires_at": expires}
+    return Record(memory.text, {**owner, **times}, prefix + memory.id, tags=memory.tags)
+
+# %% ../../nbs/core/memory.ipynb #7e1fcdf2
+def _memory_of(record: Recalled, prefix: str) -> Memory:
+    created, expires = record.metadata["created_at"], record.metadata["expires_at"]
+    end = None if expires is None else _time(expires)
+    return Memory(record.id[len(prefix) :], record.text, record.tags, _time(created), end, record.score)
+
+# %% ../../nbs/core/memory.ipynb #1a85118d
+def _is_current(record: Recalled) -> bool:
+    expires = record.metadata["expires_at"]
+    return expires is None or _time(expires) > _now()
+
+
+def _has_expired(record: Recalled) -> bool:
+    return not _is_current(record)
+
+# %% ../../nbs/core/memory.ipynb #f1820a02
+_SIMILAR = 0.6
+
+
+def _near(memory: Memory, similar: Sequence[Memory]) -> list[Memory]:
+    return [other for other in similar if other.id != memory.id and other.score >= _SIMILAR][:3]
+
+# %% ../../nbs/core/memory.ipynb #5a1b0c01
 class UserMemory:
     """All that is remembered of one user of a collection. It travels to other processes as its backend does.
 
@@ -150,14 +188,10 @@ class UserMemory:
     """
 
     def __init__(self, backend: AsyncWarmBackend, user_id: str, *, expires_after: timedelta | None = None) -> None:
-        if not isinstance(user_id, str) or not user_id:
-            raise ValueError(f"user_id must be text that is not empty, not {user_id!r}")
-        if expires_after is not None and not _is_span(expires_after):
-            raise ValueError(f"expires_after is a timedelta above nothing, at most 1000 years, not {expires_after!r}")
+        _check_user(user_id, expires_after)
         self.user_id, self._backend, self._expires_after = user_id, backend, expires_after
         self._prefix = digest("user", user_id)[:24] + "/"
-        self._filter = {"user": digest("user", user_id)}
-        self._owner = {**self._filter, "user_id": escape_surrogates(user_id[:_OWNER_CHARS])}
+        self._filter, self._owner = {"user": digest("user", user_id)}, _owner(user_id)
 
     async def remember(self, text: str, tags: Sequence[str] = ()) -> Remembered:
         """Keep a text. One that is known already keeps the time when it was made, and gets these tags besides its own.
@@ -168,17 +202,17 @@ class UserMemory:
         expires = now + self._expires_after if self._expires_after else None
         memory = _made(text, tags, now, expires)
         check_record(self._record(memory), self._backend.config.embedder.dim)
-        similar = await self._backend.similar(text, 4, self._filter, prefix=self._prefix, predicate=self._is_current)
+        similar = await self._backend.similar(text, 4, self._filter, prefix=self._prefix, predicate=_is_current)
         known = await self.get(memory.id)
         memory = _merged(known, memory)
         if memory != known:
             await self._backend.remember([self._record(memory)])
-        near = [other for other in map(self._memory, similar) if other.id != memory.id and other.score >= _SIMILAR]
-        return Remembered(memory, known is None, near[:3])
+        near = _near(memory, [self._memory(record) for record in similar])
+        return Remembered(memory, known is None, near)
 
-    async def recall(self, query: str, k: int = 10) -> builtins.list[Memory]:
+    async def recall(self, query: str, k: int = 10) -> list[Memory]:
         """The `k` (1 to `config.max_fetch`) memories that answer `query` best, best first."""
-        found = await self._backend.recall(query, k, self._filter, prefix=self._prefix, predicate=self._is_current)
+        found = await self._backend.recall(query, k, self._filter, prefix=self._prefix, predicate=_is_current)
         return [self._memory(record) for record in found]
 
     async def get(self, id: str) -> Memory | None:
@@ -195,12 +229,6 @@ class UserMemory:
         if not isinstance(id, str):
             return False
         return bool(await self._backend.forget([self._prefix + id], purge=purge))
-
-    async def list(self, after: str = "", limit: int | None = None) -> builtins.list[Memory]:
-        """Memories in the order of their ids, past the id `after`: all, or at most `limit`."""
-        start = self._prefix + after if after else ""
-        found = await self._backend.list(None, start, limit, self._prefix, predicate=self._is_current)
-        return [self._memory(record) for record in found]
 
     async def export(self) -> str:
         """All memories as JSON, which `import_` reads: text, tags and times, but no vectors."""
@@ -228,31 +256,27 @@ class UserMemory:
 
     async def forget_expired(self) -> int:
         """Remove the memories whose time has passed, which are no longer shown; the number of them."""
+        return len(await self._backend.forget_where(self._filter, prefix=self._prefix, predicate=_has_expired))
 
-        def expired(record: Recalled) -> bool:
-            return not self._is_current(record)
-
-        return len(await self._backend.forget_where(self._filter, prefix=self._prefix, predicate=expired))
-
-    async def _get(self, ids: Sequence[str]) -> builtins.list[Memory]:
+    async def _get(self, ids: Sequence[str]) -> list[Memory]:
         found = await self._backend.get([self._prefix + id for id in ids])
-        return [self._memory(record) for record in found if self._is_current(record)]
+        return [self._memory(record) for record in found if _is_current(record)]
 
     def _record(self, memory: Memory) -> Record:
-        expires = memory.expires_at.isoformat() if memory.expires_at else None
-        times = {"created_at": memory.created_at.isoformat(), "expires_at": expires}
-        return Record(memory.text, {**self._owner, **times}, self._prefix + memory.id, tags=memory.tags)
+        return _record_of(memory, self._prefix, self._owner)
 
     def _memory(self, record: Recalled) -> Memory:
-        created, expires = record.metadata["created_at"], record.metadata["expires_at"]
-        end = None if expires is None else _time(expires)
-        return Memory(record.id[len(self._prefix) :], record.text, record.tags, _time(created), end, record.score)
+        return _memory_of(record, self._prefix)
 
-    def _is_current(self, record: Recalled) -> bool:
-        expires = record.metadata["expires_at"]
-        return expires is None or _time(expires) > _now()
+    # The last method, since below it `list` would no longer be the type.
 
+    async def list(self, after: str = "", limit: int | None = None) -> list[Memory]:
+        """Memories in the order of their ids, past the id `after`: all, or at most `limit`."""
+        start = self._prefix + after if after else ""
+        found = await self._backend.list(None, start, limit, self._prefix, predicate=_is_current)
+        return [self._memory(record) for record in found]
 
+# %% ../../nbs/core/memory.ipynb #ee35341c
 def user_memory(
     config: WarmConfig, user_id: str, *, expires_after: timedelta | None = None, store: Store | None = None
 ) -> UserMemory:

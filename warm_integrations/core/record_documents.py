@@ -75,7 +75,7 @@ def documents_of(collection: Collection, ids: Sequence[str], records: Sequence[R
         for id, record, vector in zip(ids, records, vectors, strict=True)
     ]
 
-
+# %% ../../nbs/core/record_documents.ipynb #04ae0ede
 def recalled_from(collection: Collection, kept: Hit | Row, score: float = 0.0) -> Recalled:
     """The record of a document that was found."""
     metadata = kept.metadata or {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from .errors import WarmError
@@ -24,6 +25,12 @@ from .words import question_words, stem, words
 __all__ = ['RECHECK_SECONDS', 'list_records', 'read_embedders', 'check_embedders', 'similar_records', 'recall_records']
 
 # %% ../../nbs/core/record_reading.ipynb #5ad28416
+def _records_of(collection: Collection, rows: Sequence[Row], selection: Selection) -> list[Recalled]:
+    """The records of a page that match the filter, and for which the predicate is true."""
+    records = (recalled_from(collection, row) for row in rows if matches(row.metadata, selection.filter))
+    return [record for record in records if selection.predicate is None or selection.predicate(record)]
+
+# %% ../../nbs/core/record_reading.ipynb #efa82104
 def list_records(
     collection: Collection, selection: Selection, after: str = "", limit: int | None = None
 ) -> Transaction[list[Recalled]]:
@@ -33,8 +40,7 @@ def list_records(
     page = MAX_PAGE if limit is None else min(MAX_PAGE, max(50, limit))
     while limit is None or len(found) < limit:
         rows: Sequence[Row] = yield Scan(collection.prefix + selection.prefix, page, after)
-        records = (recalled_from(collection, row) for row in rows if matches(row.metadata, selection.filter))
-        found += [record for record in records if selection.predicate is None or selection.predicate(record)]
+        found += _records_of(collection, rows, selection)
         if len(rows) < page:
             break
         after = rows[-1].id
@@ -48,7 +54,7 @@ def read_embedders(collection: Collection) -> Transaction[Sequence[Row]]:
         rows = yield Scan(collection.embedders_prefix, MAX_PAGE)
     return rows
 
-
+# %% ../../nbs/core/record_reading.ipynb #361d2934
 def check_embedders(collection: Collection) -> Transaction[None]:
     """`WarmError("other_embedder")` where records of another embedder have been written."""
     now, rows = time.monotonic(), (yield from read_embedders(collection))
@@ -71,7 +77,7 @@ def _best_records(
 
     return (yield from best_passing(command, k, collection.most_hits, collection.overfetch, take))
 
-
+# %% ../../nbs/core/record_reading.ipynb #f22b8776
 def _passing(
     collection: Collection, vector: Sequence[float] | str, scope: Mapping[str, Json], selection: Selection
 ) -> Transaction[tuple[dict[str, Recalled], dict[str, float]]]:
@@ -107,16 +113,19 @@ def _rank_by_words_and_meaning(
     by_words = candidates.matching(map(stem, question_words(question)), max(k, len(cosines)))
     return [replace(passed[id], score=score) for id, score in combine(by_words, cosines, k).items()]
 
+# %% ../../nbs/core/record_reading.ipynb #769e5b55
+def _recall_command(
+    collection: Collection, query: str, vector: Sequence[float], scope: Mapping[str, Json], size: int
+) -> Command:
+    candidates = min(4096, max(100, size * collection.overfetch))
+    return Recall(query, size, scope, vector, max(size, candidates))
 
+# %% ../../nbs/core/record_reading.ipynb #096e109c
 def _answers(collection: Collection, query: str, k: int, selection: Selection) -> Transaction[list[Recalled]]:
     if collection.text_queries:
         return (yield from similar_records(collection, query, k, selection))
     vector, scope = collection.embedding.embed_query(query), {**selection.filter, **collection.labels()}
-
-    def command(size: int) -> Command:
-        candidates = min(4096, max(100, size * collection.overfetch))
-        return Recall(query, size, scope, vector, max(size, candidates))
-
+    command = partial(_recall_command, collection, query, vector, scope)
     found = yield from _best_records(collection, command, k, selection)
     if found is not None:
         return found

@@ -33,7 +33,7 @@ def unchanged(documents: Sequence[Document]) -> Transaction[list[Document]]:
         there.update((hit.id, hit.payload) for hit in hits)
     return [document for document in documents if there.get(document.id) == document.payload]
 
-
+# %% ../../nbs/core/record_writing.ipynb #9095f94d
 def renew_records(collection: Collection, documents: Sequence[Document]) -> Transaction[None]:
     """Put those documents of records that still exist."""
     yield from remember_records(collection, (yield from unchanged(documents)))
@@ -47,7 +47,7 @@ def forget_records(collection: Collection, ids: Sequence[str], purge: bool) -> T
         removed += yield Delete(ids[start : start + MAX_DELETE], purge=purge and last)
     return [id[len(collection.prefix) :] for id in removed]
 
-
+# %% ../../nbs/core/record_writing.ipynb #4380e4fc
 def forget_matching(collection: Collection, selection: Selection, purge: bool) -> Transaction[list[str]]:
     """Delete all records of a selection; their ids."""
     found = yield from list_records(collection, selection)

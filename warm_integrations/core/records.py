@@ -54,7 +54,7 @@ class Recalled:
     tags: Sequence[str] = ()
     score: float = 0.0
 
-
+# %% ../../nbs/core/records.ipynb #53452791
 Predicate: TypeAlias = Callable[[Recalled], bool]
 
 # %% ../../nbs/core/records.ipynb #6d5d51b4
@@ -69,9 +69,8 @@ def plain_numbers(value: Any) -> Any:
     return [plain_numbers(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 # %% ../../nbs/core/records.ipynb #c8b5f2b7
-def _check_object(what: str, value: Mapping[str, Json]) -> None:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{what} must be an object of top-level keys and JSON values, not {type(value).__name__}")
+def _check_json(what: str, value: Any) -> None:
+    """`ValueError` for what is not JSON, or cannot be stored as UTF-8."""
     try:
         check_nesting(value)
         text = to_json(plain_numbers(value))
@@ -79,6 +78,12 @@ def _check_object(what: str, value: Mapping[str, Json]) -> None:
         raise ValueError(f"{what} must be JSON: {error}") from None
     if not text.isascii() and escape_surrogates(text) != text:
         raise ValueError(f"{what} has a lone surrogate, which cannot be stored")
+
+# %% ../../nbs/core/records.ipynb #330463f1
+def _check_object(what: str, value: Mapping[str, Json]) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{what} must be an object of top-level keys and JSON values, not {type(value).__name__}")
+    _check_json(what, value)
     reserved = [key for key in value if key.startswith("_warm_")]
     if reserved:
         raise ValueError(f"{what} has the key {reserved[0]!r}; keys that begin with _warm_ are reserved")
@@ -130,6 +135,12 @@ def _check_text(text: str) -> None:
         raise ValueError(f"a text of more than {MAX_TEXT_WORDS} words or {MAX_TEXT_BYTES} bytes must be divided")
 
 # %% ../../nbs/core/records.ipynb #ac885875
+def _check_size(text: str, kept: Mapping[str, Json]) -> None:
+    """`ValueError` where a text with the metadata that are stored is too large."""
+    if metadata_bytes(Document("", text, kept), to_json(kept)) > MAX_METADATA_BYTES - 1000:
+        raise ValueError(f"text, tags and metadata of a record must fit {MAX_METADATA_BYTES - 1000} bytes as JSON")
+
+# %% ../../nbs/core/records.ipynb #f3627ab2
 def check_record(record: Record, dim: int) -> Record:
     """The record itself. `ValueError` for one that cannot be stored."""
     if not isinstance(record, Record):
@@ -139,9 +150,7 @@ def check_record(record: Record, dim: int) -> Record:
     _check_tags(record.tags)
     if record.vector is not None:
         _check_vector(record.vector, dim)
-    kept = stored_metadata_of(record)
-    if metadata_bytes(Document("", record.text, kept), to_json(kept)) > MAX_METADATA_BYTES - 1000:
-        raise ValueError(f"text, tags and metadata of a record must fit {MAX_METADATA_BYTES - 1000} bytes as JSON")
+    _check_size(record.text, stored_metadata_of(record))
     return record
 
 # %% ../../nbs/core/records.ipynb #4b473bbc

@@ -24,7 +24,18 @@ from .record_documents import Collection, collection_of, documents_of, recalled_
 from .record_reading import read_embedders
 from .record_writing import renew_records, unchanged
 from .records import Record
-from .stores.interface import Delete, Document, Get, Put, Row, Scan, Store, Transaction, single
+from warm_integrations.core.stores.interface import (
+    Delete,
+    Document,
+    Get,
+    Hit,
+    Put,
+    Row,
+    Scan,
+    Store,
+    Transaction,
+    single,
+)
 
 # %% auto #0
 __all__ = ['reembed']
@@ -43,16 +54,22 @@ class _Progress:
         self.show(self.looked_at)
 
 # %% ../../nbs/core/reembedding.ipynb #2a83ab36
+def _record_documents(collection: Collection, rows: Sequence[Row]) -> list[Document]:
+    """The documents made anew of those rows that another embedder wrote."""
+    labels = collection.labels()
+    old = [recalled_from(collection, row) for row in rows if not matches(row.metadata, labels)]
+    records = [Record(record.text, record.metadata, tags=record.tags) for record in old]
+    return documents_of(collection, [record.id for record in old], records) if old else []
+
+# %% ../../nbs/core/reembedding.ipynb #789b029d
 async def _reembed_records(store: Store, collection: Collection, progress: _Progress, batch: int) -> None:
-    after, labels = "", collection.labels()
+    after = ""
     while True:
         rows: Sequence[Row] = await store.read(single(Scan(collection.prefix, batch, after)))
-        old = [recalled_from(collection, row) for row in rows if not matches(row.metadata, labels)]
-        if old:
-            records = [Record(record.text, record.metadata, tags=record.tags) for record in old]
-            documents = documents_of(collection, [record.id for record in old], records)
+        documents = _record_documents(collection, rows)
+        if documents:
             await store.write(renew_records(collection, documents))
-        progress.add(len(rows), len(old))
+        progress.add(len(rows), len(documents))
         if len(rows) < batch:
             break
         after = rows[-1].id
@@ -75,7 +92,7 @@ class _ItemReader:
         items = list(self.log.feed(rows, asked))
         return [(self.heads.pop(item.ids[0]), item.text) for item in items if item.ids[0] in self.heads]
 
-
+# %% ../../nbs/core/reembedding.ipynb #bfa8b559
 def _item_documents(embedding: Embedding, items: Sequence[tuple[Row, str]]) -> list[Document]:
     """The heads of items with their vectors made anew."""
     words = [words_of_text(text) for _, text in items]
@@ -86,31 +103,40 @@ def _item_documents(embedding: Embedding, items: Sequence[tuple[Row, str]]) -> l
     ]
 
 # %% ../../nbs/core/reembedding.ipynb #24450f0c
+def _named_header(header: Hit, embedder: str) -> Document:
+    """The header of a log with the name of one more embedder."""
+    names = {*header.payload.split("\n"), embedder} - {""}
+    return Document(header.id, "\n".join(sorted(names)))
+
+# %% ../../nbs/core/reembedding.ipynb #64ab9125
 def _renew_items(header: str, embedder: str, documents: Sequence[Document], dim: int) -> Transaction[None]:
     """Put the heads of those items that still exist, below a header that names their embedder.
 
     `header` is empty in a log without one: a search looks for all embedders there.
     """
-    named: Sequence[Document] = []
+    named: list[Document] = []
     if header:
         found = yield Get([header])
         if not found:  # the log was deleted
             return
-        names = {*found[0].payload.split("\n"), embedder} - {""}
-        named = [Document(header, "\n".join(sorted(names)))]
+        named = [_named_header(found[0], embedder)]
     there = yield from unchanged(documents)
-    for batch in split_batches([list(named), *([document] for document in there)], dim):
+    for batch in split_batches([named, *([document] for document in there)], dim):
         yield Put(batch)
 
+# %% ../../nbs/core/reembedding.ipynb #9e1330ae
+def _items_of(reader: _ItemReader, rows: Sequence[Row], asked: int) -> list[tuple[Row, str]]:
+    items = reader.feed(rows, asked)
+    left = reader.heads.values() if reader.log.at_end else ()
+    return [*items, *((head, head.payload) for head in left)]
 
+# %% ../../nbs/core/reembedding.ipynb #3f1f34c1
 async def _reembed_log(store: Store, prefix: str, embedding: Embedding, progress: _Progress, batch: int) -> None:
     reader = _ItemReader(LogReader(prefix), embedding.name)
     while not reader.log.at_end:
         size = min(batch, MAX_PAGE)
         rows: Sequence[Row] = await store.read(single(Scan(prefix, size, reader.log.cursor)))
-        items = reader.feed(rows, size)
-        if reader.log.at_end:  # of a damaged item, what is left
-            items += [(head, head.payload) for head in reader.heads.values()]
+        items = _items_of(reader, rows, size)
         if items:
             header = next(iter(reader.log.preamble.headers), "")
             documents = _item_documents(embedding, items)

@@ -11,7 +11,7 @@ import contextlib
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ def _back_up(uri: str, file: Path, copy: Path) -> None:
     except sqlite3.Error as error:
         raise ValueError(f"{wrong}: {error}") from None
 
-
+# %% ../../nbs/openai_agents/main.ipynb #eca4fc96
 @contextlib.contextmanager
 def snapshot(file: Path) -> Iterator[Path]:
     """A copy of an SQLite file, for as long as the block runs. `ValueError` where there is none to be read."""
@@ -73,15 +73,19 @@ def rows_by_session(copy: Path, file: Path) -> dict[str, int]:
         except sqlite3.Error as error:
             raise ValueError(f"{file} holds no sessions of the Agents SDK: {error}") from None
 
+# %% ../../nbs/openai_agents/main.ipynb #b3de688a
+def _names(rows: Mapping[str, int]) -> str:
+    """The ids of the first 20 sessions, and how many more there are."""
+    more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
+    return (", ".join(map(repr, list(rows)[:20])) or "none") + more
 
+# %% ../../nbs/openai_agents/main.ipynb #99c70e08
 async def read_history(file: Path, session_id: str) -> tuple[Items, int]:
     """The items of a session in the SDK's file, oldest first, and how many damaged rows there are besides."""
     with snapshot(file) as copy:
         rows = rows_by_session(copy, file)
         if session_id not in rows:
-            names = ", ".join(map(repr, list(rows)[:20])) or "none"
-            more = f" and {len(rows) - 20} more" if len(rows) > 20 else ""
-            raise ValueError(f"{file} has no session {session_id!r}; it has: {names}{more}")
+            raise ValueError(f"{file} has no session {session_id!r}; it has: {_names(rows)}")
         session = SQLiteSession(session_id, copy)
         try:
             items = await session.get_items()
@@ -93,17 +97,19 @@ async def read_history(file: Path, session_id: str) -> tuple[Items, int]:
 ITEMS_AT_ONCE = 500
 
 
+def _text_of(number: int, item: TResponseInputItem) -> str:
+    try:
+        text = item_to_text(item)
+    except ValueError as error:
+        raise ValueError(f"item {number}: {error}; nothing was copied") from None
+    if len(text) > 100 * MAX_CHUNK_CHARS:
+        raise ValueError(f"item {number} has {len(text)} characters of JSON; nothing was copied")
+    return text
+
+# %% ../../nbs/openai_agents/main.ipynb #87a58ef8
 def texts_of(items: Items) -> list[str]:
     """The items as text. `ValueError` for one that a session does not take."""
-    texts = []
-    for number, item in enumerate(items, 1):
-        try:
-            texts.append(item_to_text(item))
-        except ValueError as error:
-            raise ValueError(f"item {number}: {error}; nothing was copied") from None
-        if len(texts[-1]) > 100 * MAX_CHUNK_CHARS:
-            raise ValueError(f"item {number} has {len(texts[-1])} characters of JSON; nothing was copied")
-    return texts
+    return [_text_of(number, item) for number, item in enumerate(items, 1)]
 
 # %% ../../nbs/openai_agents/main.ipynb #8577b4a5
 async def write_history(items: Items, session: WarmSession, show: Callable[[int, int], None]) -> bool:
@@ -145,7 +151,7 @@ def _show(done: int, total: int) -> None:
     bar = "#" * (30 * done // total)
     print(f"\r[{bar:.<30}] {done} of {total} items", end="", file=sys.stderr, flush=True)
 
-
+# %% ../../nbs/openai_agents/main.ipynb #b5978888
 async def _copy(file: Path, session_id: str, session: WarmSession) -> int:
     items, damaged = await read_history(file, session_id)
     if damaged:

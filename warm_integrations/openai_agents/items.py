@@ -47,7 +47,7 @@ def _model_fields(value: object) -> object:
         return value.model_dump(mode="json", exclude_unset=True, warnings=False)
     raise TypeError(f"an item holds a {type(value).__name__}, which has no JSON form")
 
-
+# %% ../../nbs/openai_agents/items.ipynb #f1987fa9
 def _encode_any(item: TResponseInputItem) -> str:
     """The JSON text of any item that has one. `ItemError` for others."""
     try:
@@ -67,15 +67,6 @@ def item_to_text(item: TResponseInputItem) -> str:
     return _encode_any(item) if text is None else text
 
 # %% ../../nbs/openai_agents/items.ipynb #503746f7
-def text_to_item(text: str) -> TResponseInputItem:
-    """The item of a JSON text. `ValueError` where the text is damaged."""
-    try:
-        item: TResponseInputItem = _decode(text)
-        return item
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return _decode_any(text)
-
-
 def _decode_any(text: str) -> TResponseInputItem:
     try:
         item = json.loads(text)
@@ -84,3 +75,12 @@ def _decode_any(text: str) -> TResponseInputItem:
     if not isinstance(item, dict):
         raise ValueError("an item is a JSON object")
     return cast("TResponseInputItem", item)
+
+# %% ../../nbs/openai_agents/items.ipynb #c5e3d8f2
+def text_to_item(text: str) -> TResponseInputItem:
+    """The item of a JSON text. `ValueError` where the text is damaged."""
+    try:
+        item: TResponseInputItem = _decode(text)
+        return item
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _decode_any(text)

@@ -20,7 +20,7 @@ from ..core.backend import AsyncWarmBackend
 from ..core.blocking import WarmBackend
 from ..core.config import WarmConfig
 from ..core.errors import WarmError
-from ..core.memory import Memory, UserMemory
+from ..core.memory import Memory, Remembered, UserMemory
 from ..core.stores.interface import Store
 
 # %% auto #0
@@ -39,7 +39,7 @@ def _zone(timezone: tzinfo | str) -> tzinfo:
             "'Europe/Berlin': without the system's time zones, install tzdata"
         ) from None
 
-
+# %% ../../nbs/openai_agents/tools.ipynb #d2a78b0d
 def _local_time(time: datetime, zone: tzinfo) -> str:
     """ISO 8601 with the offset of the zone, to the second."""
     try:
@@ -52,7 +52,7 @@ def _local_time(time: datetime, zone: tzinfo) -> str:
 def _answer(**fields: Any) -> str:
     return json.dumps(fields, ensure_ascii=False)
 
-
+# %% ../../nbs/openai_agents/tools.ipynb #5894be44
 def _memory_fields(memory: Memory, zone: tzinfo) -> dict[str, Any]:
     """What the model sees of a memory."""
     return {
@@ -71,7 +71,7 @@ def _type_name(schema: Mapping[str, Any]) -> str:
     items = f" of {_type_name(schema['items'])}" if "items" in schema else ""
     return f"{schema['type']}{items}"
 
-
+# %% ../../nbs/openai_agents/tools.ipynb #33e3728c
 def _expected(schema: Mapping[str, Any]) -> str:
     """The arguments that a tool's JSON schema asks for."""
     return "{" + ", ".join(f'"{name}": {_type_name(one)}' for name, one in schema["properties"].items()) + "}"
@@ -80,17 +80,22 @@ def _expected(schema: Mapping[str, Any]) -> str:
 _logger = logging.getLogger(__name__)
 
 
+def _unavailable(error: Exception) -> str:
+    """What the model is told of an error that it cannot mend; the log names it."""
+    _logger.warning("a memory tool failed: %s", error if isinstance(error, WarmError) else type(error).__name__)
+    code = f" ({error.code})" if isinstance(error, WarmError) else ""
+    return _answer(error=f"The memory cannot be used right now{code}. Go on without it, and say so.")
+
+# %% ../../nbs/openai_agents/tools.ipynb #500a1d65
 def _explain(error: Exception, schema: Mapping[str, Any]) -> str:
     """What the model is told of an error of a tool with this JSON schema."""
     if isinstance(error, ModelBehaviorError):
         return _answer(error=f"The arguments do not fit. Correct them to {_expected(schema)}, and call again.")
     if isinstance(error, ValueError):
         return _answer(error=f"{error}. Correct the arguments and call again.")
-    _logger.warning("a memory tool failed: %s", error if isinstance(error, WarmError) else type(error).__name__)
-    code = f" ({error.code})" if isinstance(error, WarmError) else ""
-    return _answer(error=f"The memory cannot be used right now{code}. Go on without it, and say so.")
+    return _unavailable(error)
 
-
+# %% ../../nbs/openai_agents/tools.ipynb #d2c55fb0
 def _tool(call: Callable[..., Any]) -> FunctionTool:
     """A tool of the SDK, which explains its errors."""
     tool: FunctionTool = function_tool(
@@ -99,6 +104,17 @@ def _tool(call: Callable[..., Any]) -> FunctionTool:
     return tool
 
 # %% ../../nbs/openai_agents/tools.ipynb #07fbfdac
+def _remembered_fields(done: Remembered, zone: tzinfo) -> dict[str, Any]:
+    """What the model learns of a memory that was stored."""
+    answer: dict[str, Any] = {"memory_id": done.memory.id, "stored": done.new}
+    if not done.new:
+        answer["note"] = "This was known already."
+    if done.similar:
+        answer["similar"] = [_memory_fields(other, zone) for other in done.similar]
+        answer["note"] = "Similar memories exist. Forget those that this one replaces or contradicts."
+    return answer
+
+# %% ../../nbs/openai_agents/tools.ipynb #bf811adf
 def _remember(memory: UserMemory, zone: tzinfo) -> Callable[..., Awaitable[str]]:
     async def remember(text: str, tags: list[str] | None = None) -> str:
         """Store a fact about the user that will be useful in later conversations.
@@ -107,14 +123,7 @@ def _remember(memory: UserMemory, zone: tzinfo) -> Callable[..., Awaitable[str]]
             text: One fact, as a sentence that makes sense on its own.
             tags: A few short labels, such as 'food' or 'family'.
         """
-        done = await memory.remember(text, tags or [])
-        answer: dict[str, Any] = {"memory_id": done.memory.id, "stored": done.new}
-        if not done.new:
-            answer["note"] = "This was known already."
-        if done.similar:
-            answer["similar"] = [_memory_fields(other, zone) for other in done.similar]
-            answer["note"] = "Similar memories exist. Forget those that this one replaces or contradicts."
-        return _answer(**answer)
+        return _answer(**_remembered_fields(await memory.remember(text, tags or []), zone))
 
     return remember
 
@@ -158,6 +167,11 @@ def _blocking(call: Callable[..., Awaitable[str]], backend: WarmBackend) -> Call
 
     return blocking
 
+# %% ../../nbs/openai_agents/tools.ipynb #8bdf8ed3
+def _check_max_k(max_k: int, most: int) -> None:
+    if isinstance(max_k, bool) or not isinstance(max_k, int) or not 1 <= max_k <= most:
+        raise ValueError(f"max_k is {max_k!r}; allowed are whole numbers from 1 to {most}, config.max_fetch")
+
 # %% ../../nbs/openai_agents/tools.ipynb #0e295ac1
 def memory_tools(
     config: WarmConfig | None = None,
@@ -182,10 +196,7 @@ def memory_tools(
         store: what keeps the memories; by default the one that `config.url` names.
     """
     config, zone = config or WarmConfig(), _zone(timezone)
-    if isinstance(max_k, bool) or not isinstance(max_k, int) or not 1 <= max_k <= config.max_fetch:
-        raise ValueError(
-            f"max_k is {max_k!r}; allowed are whole numbers from 1 to {config.max_fetch}, config.max_fetch"
-        )
+    _check_max_k(max_k, config.max_fetch)
     memory = UserMemory(AsyncWarmBackend(config, store=store), user_id, expires_after=expires_after)
     tools: list[Callable[..., Any]] = [_remember(memory, zone), _recall(memory, zone, max_k), _forget(memory)]
     if sync:
