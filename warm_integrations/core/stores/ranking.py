@@ -62,6 +62,11 @@ def _ordered(scores: Mapping[str, float], k: int) -> dict[str, float]:
     """The `k` highest scores, the best first."""
     return dict(sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))[:k])
 
+# %% ../../../nbs/core/stores/ranking.ipynb #7c20d4e1
+def _by_id(ids: Sequence[str], positions: NDArray[np.intp], scores: NDArray[np.floating], k: int) -> dict[str, float]:
+    """The `k` highest scores by the ids at these positions, the best first."""
+    return _ordered(dict(zip((ids[position] for position in positions.tolist()), scores.tolist(), strict=True)), k)
+
 # %% ../../../nbs/core/stores/ranking.ipynb #bf5dfffc
 _ROUNDING = 1e-6
 
@@ -128,6 +133,16 @@ def _bm25(postings: _Postings, stems: Iterable[str], lengths: NDArray[np.int64])
         scores[where] += rarity * frequencies * (_K1 + 1) / (frequencies + norms[where])
     return scores
 
+# %% ../../../nbs/core/stores/ranking.ipynb #7c20d4e3
+def _matching(
+    postings: _Postings, stems: Iterable[str], lengths: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
+    """The positions of the texts with the `k` highest scores, and the scores; a text without any stem is none of them."""
+    scores = _bm25(postings, stems, lengths)
+    scores[scores == 0] = -np.inf
+    chosen = _highest(scores, k)
+    return chosen, scores[chosen]
+
 # %% ../../../nbs/core/stores/ranking.ipynb #b646db29
 class Candidates:
     """Documents to choose from, each with a key, an id, its stems and a unit vector of `dim` numbers."""
@@ -158,12 +173,7 @@ class Candidates:
         return 2 * len(self._holes) > len(self._ids)
 
     def add(self, rows: Sequence[tuple[int, str, str, bytes | None]]) -> None:
-        """Append documents.
-
-        Args:
-            rows: key, id, stems with blanks between them, and the vector as little-endian float32;
-                `None` stands for (1, 0, 0, …).
-        """
+        """Append documents: key, id, stems with blanks between them, and vector: little-endian float32, or `None`."""
         start = len(self._ids)
         self._matrix = _append(self._matrix, start, [vector for *_, vector in rows])
         self.positions.update((key, start + number) for number, (key, *_) in enumerate(rows))
@@ -185,22 +195,12 @@ class Candidates:
 
     def nearest(self, query: NDArray[np.float32], k: int) -> dict[str, float]:
         """The cosines of the `k` vectors nearest to a unit vector of shape `(dim,)`, by id, the best first."""
-        return self._best(*_nearest(self._matrix[: len(self._ids)], query, self._holes, k), k)
+        return _by_id(self._ids, *_nearest(self._matrix[: len(self._ids)], query, self._holes, k), k)
 
     def matching(self, stems: Iterable[str], k: int) -> dict[str, float]:
-        """The BM25 (k1 1.2, b 0.75) of the `k` texts that answer a question best, by id, the best first.
-
-        All share a stem with it.
-        """
+        """The BM25 (k1 1.2, b 0.75) of the `k` texts that share a stem with a question, by id, the best first."""
         self.index()
-        scores = _bm25(self._postings, stems, np.array(self._lengths))
-        scores[scores == 0] = -np.inf
-        chosen = _highest(scores, k)
-        return self._best(chosen, scores[chosen], k)
-
-    def _best(self, positions: NDArray[np.intp], scores: NDArray[np.floating], k: int) -> dict[str, float]:
-        ids = (self._ids[position] for position in positions.tolist())
-        return _ordered(dict(zip(ids, scores.tolist(), strict=True)), k)
+        return _by_id(self._ids, *_matching(self._postings, stems, np.array(self._lengths), k), k)
 
 # %% ../../../nbs/core/stores/ranking.ipynb #0a2a216c
 def _stretched(scores: Mapping[str, float]) -> dict[str, float]:
