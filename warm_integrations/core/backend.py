@@ -5,7 +5,7 @@
 # %% ../../nbs/core/backend.ipynb #400b72bb
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 from .clock import Clock
 from .config import WarmConfig
 from .connection import connect
+from .embedding import Embedding
 from .json_text import Json
 from .limits import MAX_K, MAX_TEXT_BYTES
 from .record_documents import Selection, collection_of, documents_of, recalled_from
@@ -42,12 +43,38 @@ def _check_limit(limit: int | None) -> None:
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise ValueError(f"limit is {limit!r}; allowed are whole numbers from 0, or None for all")
 
+# %% ../../nbs/core/backend.ipynb #b84e2d96
+def _question(query: str) -> str:
+    """As much of a question as a text may have: to embed a megabyte takes seconds."""
+    if not isinstance(query, str) or not query.strip():
+        raise ValueError("query must be text that is not empty")
+    return query[:MAX_TEXT_BYTES]
+
+# %% ../../nbs/core/backend.ipynb #b84e2d98
+def _vector_of(text: str, config: WarmConfig, embedding: Embedding) -> Any:
+    """The vector of a document, of shape `(dim,)`; `None` with `text_queries`, where the service makes it."""
+    if not isinstance(text, str):
+        raise ValueError(f"text must be text, not {type(text).__name__}")
+    if config.text_queries:
+        return None
+    [vector] = embedding.embed_documents([text[:MAX_TEXT_BYTES]])
+    return vector
+
 # %% ../../nbs/core/backend.ipynb #a7c0797b
 def _stored_ids(prefix: str, ids: Sequence[str]) -> list[str]:
     """The ids in the store of those `ids` that a record may have, each once."""
     if isinstance(ids, (str, bytes)):  # else each of its characters would name a record
         raise ValueError(f"ids is a list of ids, not {type(ids).__name__}")
     return [prefix + id for id in dict.fromkeys(id for id in ids if is_record_id(id))]
+
+# %% ../../nbs/core/backend.ipynb #a7c0797d
+def _ids_of(records: Sequence[Record], new_id: Callable[[], str]) -> list[str]:
+    """The id of each record. `ValueError` for one that no record may have."""
+    ids = [new_id() if record.id is None else record.id for record in records]
+    for id in ids:
+        if not is_record_id(id):
+            raise ValueError(f"an id is 1 to {MAX_RECORD_ID_BYTES} bytes of printable text, not {id!r}")
+    return ids
 
 # %% ../../nbs/core/backend.ipynb #7be57c06
 class AsyncWarmBackend:
@@ -89,13 +116,9 @@ class AsyncWarmBackend:
         """
         self._check_open()
         checked = [check_record(record, self.config.embedder.dim) for record in records]
-        ids = [self._clock.next(self._store.time()) if record.id is None else record.id for record in checked]
-        for id in ids:
-            if not is_record_id(id):
-                raise ValueError(f"an id is 1 to {MAX_RECORD_ID_BYTES} bytes of printable text, not {id!r}")
+        ids = _ids_of(checked, lambda: self._clock.next(self._store.time()))
         if checked:
-            documents = documents_of(self._collection, ids, checked)
-            await self._store.write(remember_records(self._collection, documents))
+            await self._store.write(remember_records(self._collection, documents_of(self._collection, ids, checked)))
         return ids
 
     async def recall(
@@ -125,11 +148,9 @@ class AsyncWarmBackend:
                 store with each call.
         """
         self._check_open()
-        if not isinstance(query, str) or not query.strip():
-            raise ValueError("query must be text that is not empty")
+        query = _question(query)
         _check_k(k, self.config.max_fetch)
         selection = Selection(checked_filter(filter), prefix, predicate)
-        query = query[:MAX_TEXT_BYTES]  # no more than a text may have: to embed a megabyte takes seconds
         return await self._store.read(recall_records(self._collection, query, k, selection))
 
     async def similar(
@@ -147,14 +168,11 @@ class AsyncWarmBackend:
         With `text_queries`, where no vectors are at hand, there are none.
         """
         self._check_open()
-        if not isinstance(text, str):
-            raise ValueError(f"text must be text, not {type(text).__name__}")
         _check_k(k, self.config.max_fetch)
         selection = Selection(checked_filter(filter), prefix, predicate)
-        if self.config.text_queries:
-            return []
-        [vector] = self._collection.embedding.embed_documents([text[:MAX_TEXT_BYTES]])
-        return await self._store.read(similar_records(self._collection, vector, k, selection))
+        vector = _vector_of(text, self.config, self._collection.embedding)
+        transaction = similar_records(self._collection, vector, k, selection)
+        return [] if vector is None else await self._store.read(transaction)
 
     async def get(self, ids: Sequence[str]) -> list[Recalled]:
         """The records among `ids`, in their order; an unknown id, or what cannot be one, is passed over."""

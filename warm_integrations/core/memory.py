@@ -198,17 +198,10 @@ class UserMemory:
 
         It lasts until the later of both ends, for ever being the latest: an earlier end never shortens.
         """
-        now = _now()
-        expires = now + self._expires_after if self._expires_after else None
-        memory = _made(text, tags, now, expires)
-        check_record(self._record(memory), self._backend.config.embedder.dim)
+        memory = self._new(text, tags)
         similar = await self._backend.similar(text, 4, self._filter, prefix=self._prefix, predicate=_is_current)
-        known = await self.get(memory.id)
-        memory = _merged(known, memory)
-        if memory != known:
-            await self._backend.remember([self._record(memory)])
-        near = _near(memory, [self._memory(record) for record in similar])
-        return Remembered(memory, known is None, near)
+        memory, is_new = await self._keep(memory)
+        return Remembered(memory, is_new, _near(memory, [self._memory(record) for record in similar]))
 
     async def recall(self, query: str, k: int = 10) -> list[Memory]:
         """The `k` (1 to `config.max_fetch`) memories that answer `query` best, best first."""
@@ -257,6 +250,19 @@ class UserMemory:
     async def forget_expired(self) -> int:
         """Remove the memories whose time has passed, which are no longer shown; the number of them."""
         return len(await self._backend.forget_where(self._filter, prefix=self._prefix, predicate=_has_expired))
+
+    def _new(self, text: str, tags: Sequence[str]) -> Memory:
+        now = _now()
+        memory = _made(text, tags, now, now + self._expires_after if self._expires_after else None)
+        check_record(self._record(memory), self._backend.config.embedder.dim)
+        return memory
+
+    async def _keep(self, memory: Memory) -> tuple[Memory, bool]:
+        known = await self.get(memory.id)
+        merged = _merged(known, memory)
+        if merged != known:
+            await self._backend.remember([self._record(merged)])
+        return merged, known is None
 
     async def _get(self, ids: Sequence[str]) -> list[Memory]:
         found = await self._backend.get([self._prefix + id for id in ids])

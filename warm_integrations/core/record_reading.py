@@ -93,8 +93,11 @@ def similar_records(
 ) -> Transaction[list[Recalled]]:
     """The `k` records of the embedder in use that are nearest to a vector, with their cosines, best first."""
     scope = {**selection.filter, **collection.labels()}
-    command = lambda size: Nearest(vector, size, scope)  # noqa: E731
-    found = yield from _best_records(collection, command, k, selection)
+
+    def nearest(size: int) -> Command:
+        return Nearest(vector, size, scope)
+
+    found = yield from _best_records(collection, nearest, k, selection)
     if found is not None:
         return found
     passed, cosines = yield from _passing(collection, vector, scope, selection)

@@ -137,7 +137,7 @@ def _bm25(postings: _Postings, stems: Iterable[str], lengths: NDArray[np.int64])
 def _matching(
     postings: _Postings, stems: Iterable[str], lengths: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
-    """The positions of the texts with the `k` highest scores, and the scores; a text without any stem is none of them."""
+    """The positions of the texts with the `k` highest scores, and the scores; 0 is none."""
     scores = _bm25(postings, stems, lengths)
     scores[scores == 0] = -np.inf
     chosen = _highest(scores, k)
