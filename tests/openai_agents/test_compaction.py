@@ -9,11 +9,10 @@ import pytest
 from agents import Agent, Runner
 from agents.memory import OpenAIResponsesCompactionSession
 from agents.testing import ScriptedModel, assistant_message
+from observed import ObservedStore  # tests/observed.py
 
-from warm_integrations.core import WarmError
-from warm_integrations.core.stores.http.store import HttpStore
+from warm_integrations.core import WarmError, connect
 from warm_integrations.core.stores.interface import Delete
-from warm_integrations.core.stores.sqlite import store as sqlite_store
 from warm_integrations.openai_agents import WarmSession
 
 
@@ -91,43 +90,36 @@ async def test_old_and_new_are_never_seen_together(config):
 
 @pytest.mark.parametrize("store_kind", ["warm-server"], indirect=True)
 @pytest.mark.parametrize("items", [users("new"), None], ids=["replaced", "cleared"])
-async def test_a_read_of_many_pages_is_whole_when_all_is_replaced_meanwhile(config, monkeypatch, items):
-    session, reader = await made(config, *range(60)), WarmSession("s", config)
-    carry_out, steps = HttpStore._execute, []
+async def test_a_read_of_many_pages_is_whole_when_all_is_replaced_meanwhile(config, items):
+    session, commands = await made(config, *range(60)), []
 
-    async def changed_between_pages(store, step):
-        steps.append(step)
-        if len(steps) == 2:
+    async def change_between_pages(command):
+        commands.append(command)
+        if len(commands) == 2:
             await (session._atomic_replace_items(items) if items else session.clear_session())
-        return await carry_out(store, step)
 
-    monkeypatch.setattr(HttpStore, "_execute", changed_between_pages)
+    reader = WarmSession("s", config, store=ObservedStore(connect(config), change_between_pages))
     seen = await reader.get_items()
-    assert len(steps) > 2
+    assert len(commands) > 2
     assert seen in (users(*range(60)), await WarmSession("s", config).get_items())
 
 
-async def test_an_interrupted_replacement_has_happened_or_not(config, monkeypatch, records):
+async def test_an_interrupted_replacement_has_happened_or_not(config, records):
     """The connection is lost, or the disk fails, when the old items are to be deleted."""
-    session, other = await made(config, *range(10)), WarmSession("s", config)
+    await made(config, *range(10))
+    other = WarmSession("s", config)
     await other.add_items(users(10))
 
-    def without_delete(method):
-        def carry_out(store, *args):
-            if isinstance(args[-1], Delete):
-                raise WarmError("unreachable", "no connection")
-            return method(store, *args)
+    def refuse_deletes(command):
+        if isinstance(command, Delete):
+            raise WarmError("unreachable", "no connection")
 
-        return carry_out
-
-    with monkeypatch.context() as patch:
-        patch.setattr(HttpStore, "_execute", without_delete(HttpStore._execute))
-        patch.setattr(sqlite_store, "_execute_command", without_delete(sqlite_store._execute_command))
-        if config.scheme == "sqlite":
-            with pytest.raises(WarmError):
-                await session._atomic_replace_items(users("summary"))
-        else:
-            assert await session._atomic_replace_items(users("summary"))
+    failing = WarmSession("s", config, store=ObservedStore(connect(config), refuse_deletes))
+    if config.scheme == "sqlite":
+        with pytest.raises(WarmError):
+            await failing._atomic_replace_items(users("summary"))
+    else:
+        assert await failing._atomic_replace_items(users("summary"))
     left = users(*range(11)) if config.scheme == "sqlite" else users("summary")
     assert await WarmSession("s", config).get_items() == left
     assert await WarmSession("s", config).get_items(3) == left[-3:]
