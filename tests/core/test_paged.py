@@ -6,16 +6,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
 
+from observed import one_by_one  # tests/observed.py
 from warm_integrations.core import AsyncPagedLog, WarmConfig, WarmError
 from warm_integrations.core.batching import split_batches
 from warm_integrations.core.connection import connect
 from warm_integrations.core.log.items import Item, item_documents
 from warm_integrations.core.log.writing import replace_items
 from warm_integrations.core.stores.interface import (
+    Command,
     Delete,
     Document,
     Put,
@@ -173,28 +176,15 @@ async def test_an_append_begun_after_clear_or_replace_returned_is_visible(
     assert sorted(await log_of(config).newest()) == (["after"] if operation == "clear" else ["after", "new"])
 
 
-class Interleaved:
-    """Runs a plan with something else in between: `between(n)` is awaited before its n-th write."""
+async def interleaved(log: AsyncPagedLog, between: Callable[[int], Any], transaction: Transaction[Any]) -> Any:
+    """Runs a transaction with something else in between: `between(n)` is awaited before its n-th write."""
+    writes = count()
 
-    def __init__(self, log: AsyncPagedLog, between: Callable[[int], Any]) -> None:
-        self.store, self.between = connect(log.config), between
+    async def before(command: Command) -> None:
+        if isinstance(command, (Put, Delete)):
+            await between(next(writes))
 
-    async def run(self, plan: Transaction[Any]) -> Any:
-        writes = 0
-        try:
-            step = next(plan)
-            while True:
-                try:
-                    if isinstance(step, (Put, Delete)):
-                        writes += 1
-                        await self.between(writes - 1)
-                    answer = await self.store.write(single(step))
-                except WarmError as error:
-                    step = plan.throw(error)
-                else:
-                    step = plan.send(answer)
-        except StopIteration as done:
-            return done.value
+    return await one_by_one(connect(log.config), transaction, before)
 
 
 @pytest.mark.parametrize("seconds", [-5, 0, 3600], ids=["5 s behind", "same clock", "an hour ahead"])
@@ -217,7 +207,7 @@ async def test_an_append_during_a_replace_in_two_calls_stays(
             assert ("new" in seen) == (when == 1)
 
     replacing._log.atomic = False  # as over HTTP, on either store
-    assert await Interleaved(replacing, between).run(replace_items(replacing._log, [Item("new")])) is True
+    assert await interleaved(replacing, between, replace_items(replacing._log, [Item("new")])) is True
     assert sorted(await log_of(config).newest()) == ["meanwhile", "new"]
     assert not [id for id in await stored(writer) if "#" in id]
 
@@ -239,7 +229,7 @@ async def test_a_crash_between_the_two_calls_of_a_replace(config: WarmConfig, fi
 
     crashed._log.atomic = False
     with pytest.raises(Crash):
-        await Interleaved(crashed, between).run(replace_items(crashed._log, [Item("new 1"), Item("new 2")]))
+        await interleaved(crashed, between, replace_items(crashed._log, [Item("new 1"), Item("new 2")]))
 
     assert await log_of(config).newest() == ["new 1", "new 2"]
     assert await log_of(config).newest(1) == ["new 2"]
@@ -268,7 +258,7 @@ async def test_pop_goes_past_what_a_boundary_hides(config: WarmConfig) -> None:
             assert await log_of(config).pop() is None
 
     log._log.atomic = False
-    await Interleaved(log, between).run(replace_items(log._log, [Item("new")]))
+    await interleaved(log, between, replace_items(log._log, [Item("new")]))
     assert await log.newest() == []
 
 
@@ -306,7 +296,7 @@ async def test_a_replace_of_many_appends_names_them_all(config: WarmConfig) -> N
         if write == 1:
             assert await log_of(config).newest() == ["new"]
 
-    assert await Interleaved(log, between).run(replace_items(log._log, [Item("new")])) is True
+    assert await interleaved(log, between, replace_items(log._log, [Item("new")])) is True
     assert len(await stored(log)) == 2
 
 
@@ -321,7 +311,7 @@ async def test_a_replace_whose_deletion_failed_stands_and_is_finished_later(
             raise WarmError("unreachable", "no connection")
 
     log._log.atomic = False
-    assert await Interleaved(log, between).run(replace_items(log._log, [Item("new")])) is True
+    assert await interleaved(log, between, replace_items(log._log, [Item("new")])) is True
     assert "still to be deleted" in caplog.text
     assert await log.newest() == ["new"]
     await log.append(["more"])

@@ -9,8 +9,8 @@ import pytest
 from agents import Agent, Runner
 from agents.memory import OpenAIResponsesCompactionSession
 from agents.testing import ScriptedModel, assistant_message
-from observed import ObservedStore  # tests/observed.py
 
+from observed import ObservedStore  # tests/observed.py
 from warm_integrations.core import WarmError, connect
 from warm_integrations.core.stores.interface import Delete
 from warm_integrations.openai_agents import WarmSession
