@@ -75,7 +75,9 @@ def config(store_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> W
 
 _READ_ONLY = """
 mount --bind "$1" /mnt && cd / && shift
-for folder in /tmp /var/tmp /usr/tmp; do test ! -d $folder || mount -t tmpfs -o ro none $folder || exit; done
+for folder in /tmp /var/tmp /usr/tmp; do
+  test ! -d $folder || { mount --bind $folder $folder && mount -o remount,ro,bind $folder; } || exit
+done
 cd /proc && exec "$@"
 """
 

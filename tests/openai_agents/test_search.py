@@ -13,6 +13,7 @@ from proxy import Proxy
 
 from local_server import LocalServer
 from warm_integrations.core import HashingEmbedder, WarmConfig, WarmError, reembed
+from warm_integrations.core.digests import digest
 from warm_integrations.core.embedder import embedder_name
 from warm_integrations.core.log.ids import boundary_id
 from warm_integrations.core.log.items import Item
@@ -356,7 +357,7 @@ async def test_names_of_the_version_before_are_never_missed(config, parts):
     """It wrote a slash after the embedder's name where there was no mask."""
     log = AsyncPagedLog("s", config, chunk_chars=8000 // parts)
     name = f"{embedder_name(config.embedder)}/"
-    labels = {"_warm_log": WarmSession("s", config)._labels()["_warm_log"], "_warm_embedder": name}
+    labels = {"_warm_log": digest("log", config.collection, "s"), "_warm_embedder": name}
     text = item_to_text(user("They travel to Lisbon. " * 250))
     [vector] = config.embedder.embed_documents([text])
     await log.append([Item(text, "They travel to Lisbon.", vector, labels)])

@@ -175,7 +175,7 @@ class WarmSession(SessionABC):
             WarmError: when the store could not write.
         """
         log = self._open()
-        await log.append(self._items(items))
+        await log.append(self._log_items(items))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; `None` from an empty session. Two callers get two different items."""
@@ -189,7 +189,7 @@ class WarmSession(SessionABC):
     async def _atomic_replace_items(self, items: Items) -> bool:
         # The SDK's compaction looks for this name, and clears and adds where it returns False.
         log = self._open()
-        return not _overrides_history(type(self), WarmSession) and await log.replace(self._items(items))
+        return not _overrides_history(type(self), WarmSession) and await log.replace(self._log_items(items))
 
     async def search(self, query: str, k: int = 10) -> list[ItemHit]:
         """The `k` items of this session whose words are nearest to `query`, best first.
@@ -249,7 +249,7 @@ class WarmSession(SessionABC):
             raise RuntimeError(f"this {type(self).__name__} is closed; make a new one to go on")
         return self._log
 
-    def _items(self, items: Sequence[TResponseInputItem]) -> Sequence[str | Item]:
+    def _log_items(self, items: Sequence[TResponseInputItem]) -> Sequence[str | Item]:
         texts = [item_to_text(item) for item in items]
         return _searchable(texts, self.config, self.session_id) if self.searchable else texts
 
