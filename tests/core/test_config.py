@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from warm_integrations.core import HashingEmbedder, WarmConfig
+from warm_integrations.core import (
+    AsyncPagedLog,
+    AsyncWarmBackend,
+    HashingEmbedder,
+    WarmBackend,
+    WarmConfig,
+    connect,
+    drop_memory,
+    ping,
+    reembed,
+    user_memory,
+)
+from warm_integrations.openai_agents import WarmSession, memory_tools
 
 
 @pytest.fixture(autouse=True)
@@ -160,3 +175,46 @@ def test_a_relative_path_is_part_of_what_a_configuration_means(tmp_path: Path, m
     assert WarmConfig(url="sqlite:////a%20b.db").path == "/a b.db"
     for url in ("sqlite://", "sqlite://?name=any", "http://localhost", "unix:///run/warm.sock"):
         assert WarmConfig(url=url).path is None
+
+
+async def call(function: Callable[[Any], Any], argument: Any) -> Any:
+    result = function(argument)
+    return await result if inspect.isawaitable(result) else result
+
+
+TAKES_A_CONFIG: dict[str, Callable[[Any], Any]] = {
+    "WarmSession": lambda wrong: WarmSession("a", wrong),
+    "WarmSession.list": WarmSession.list,
+    "AsyncPagedLog": lambda wrong: AsyncPagedLog("a", wrong),
+    "AsyncWarmBackend": AsyncWarmBackend,
+    "WarmBackend": WarmBackend,
+    "user_memory": lambda wrong: user_memory(wrong, "ada"),
+    "memory_tools": lambda wrong: memory_tools(wrong, user_id="ada"),
+    "reembed": reembed,
+    "connect": connect,
+    "ping": ping,
+    "drop_memory": drop_memory,
+}
+
+
+@pytest.mark.parametrize("wrong", ["sqlite:///x.db", "", "https://user:s3cret@host", {"api_key": "s3cret"}, WarmConfig])
+@pytest.mark.parametrize("name", TAKES_A_CONFIG)
+async def test_what_is_no_configuration_is_named_with_what_to_write(name: str, wrong: Any) -> None:
+    with pytest.raises(TypeError, match="config must be a WarmConfig") as caught:
+        await call(TAKES_A_CONFIG[name], wrong)
+    url = wrong if wrong == "sqlite:///x.db" else "sqlite:///file.db"
+    assert f'write WarmConfig(url="{url}"), or WarmSession.from_url(session_id, url="{url}")' in str(caught.value)
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_configuration_of_a_subclass_is_one() -> None:
+    class Own(WarmConfig):
+        team: str = "any"
+
+    assert WarmSession("a", Own(url="sqlite://")).config == Own(url="sqlite://")
+
+
+def test_no_configuration_is_the_default_one_only_where_one_may_be_left_out() -> None:
+    assert WarmSession("a").config == AsyncWarmBackend(None).config == WarmConfig()
+    with pytest.raises(TypeError, match="not NoneType"):
+        AsyncPagedLog("a", None)  # type: ignore[arg-type]

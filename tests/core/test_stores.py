@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from local_server import LocalServer
-from warm_integrations.core import WarmConfig, WarmError
+from warm_integrations.core import WarmConfig, WarmError, ping
 from warm_integrations.core.connection import connect
 from warm_integrations.core.limits import PAYLOAD
 from warm_integrations.core.stores.interface import (
@@ -230,3 +230,36 @@ async def test_a_hundred_questions_are_ranked_alike(both: tuple[Store, Store]) -
         # where two differ by less than the stores' rounding, either may be first
         clear = [i for i, hit in enumerate(http) if all(abs(hit.score - o.score) > 1e-5 for o in http if o is not hit)]
         assert [embedded[i].id for i in clear[:-1]] == [http[i].id for i in clear[:-1]]
+
+
+# Whether a store is there
+
+
+async def test_ping_returns_where_the_store_can_be_read_and_leaves_nothing(config: WarmConfig) -> None:
+    await ping(config)
+    await connect(config).write(single(Put([Document("a", "1")])))
+    await ping(config)
+    assert [row.id for row in await connect(config).read(single(Scan("", 10)))] == ["a"]
+
+
+@pytest.mark.parametrize("use", [ping, lambda config: connect(config).read(single(Scan("a/", 1)))])
+async def test_ping_raises_what_a_call_would(use: Any, tmp_path: Path) -> None:
+    (tmp_path / "other.db").write_text("a file that is no database, and longer than its header of a hundred bytes" * 9)
+    for url, code in {
+        "http://127.0.0.1:9": "unreachable",
+        f"unix://{tmp_path}/nothing": "unreachable",
+        f"sqlite:///{tmp_path}/other.db": "not_a_store",
+        f"sqlite:///{tmp_path}/no/folder.db": "cannot_open",
+    }.items():
+        with pytest.raises(WarmError) as caught:
+            await use(WarmConfig(url=url, retries=0))
+        assert caught.value.code == code
+    assert not (tmp_path / "no").exists()
+
+
+async def test_ping_notices_a_wrong_key(warm_server_binary: str, tmp_path: Path) -> None:
+    with LocalServer(tmp_path, env={"WARM_API_KEY": "right"}) as server:
+        await ping(WarmConfig(url=server.url, api_key="right"))
+        with pytest.raises(WarmError) as caught:
+            await ping(WarmConfig(url=server.url, api_key="wrong"))
+    assert caught.value.code == "unauthorized"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import decimal
+import inspect
 from contextlib import suppress
 
 import httpx
@@ -31,6 +32,37 @@ def user(text):
 
 def users(*texts):
     return [user(str(text)) for text in texts]
+
+
+# A session from a url
+
+
+async def test_from_url_is_the_constructor_with_a_configuration_of_that_url(config, monkeypatch):
+    monkeypatch.setenv("WARM_TENANT_ID", config.tenant_id)
+    options = {"session_settings": {"limit": 1}, "page_size": 7, "chunk_chars": 9, "max_parts": 50, "searchable": True}
+    made, short = WarmSession("s", config, **options), WarmSession.from_url("s", url=config.url, **options)
+    assert short.config == config
+    assert (short.session_settings, short.searchable) == (made.session_settings, made.searchable)
+    assert [getattr(short._log, name) for name in ("page_size", "chunk_chars", "max_parts")] == [7, 9, 50]
+    await made.add_items(users("first", "tea"))
+    assert await short.get_items() == users("tea")
+    assert len(await short.search("tea")) == 2
+
+
+def test_from_url_takes_what_the_constructor_takes():
+    constructor, short = (dict(inspect.signature(made).parameters) for made in (WarmSession, WarmSession.from_url))
+    del constructor["config"], constructor["store"], short["url"]
+    assert short == constructor
+
+
+def test_from_url_makes_a_session_of_its_own_class_and_refuses_a_wrong_url():
+    class Own(WarmSession):
+        pass
+
+    assert type(Own.from_url("s", url="sqlite://")) is Own
+    with pytest.raises(ValueError, match="WARM_URL") as caught:
+        Own.from_url("s", url="http://user:s3cret@host")
+    assert "s3cret" not in str(caught.value)
 
 
 # Appends

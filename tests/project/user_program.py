@@ -27,6 +27,7 @@ from warm_integrations.core import (
     WarmBackend,
     WarmConfig,
     WarmError,
+    ping,
     reembed,
     user_memory,
 )
@@ -107,6 +108,9 @@ longer: WarmConfig = config.model_copy(update={"timeout": 60.0})
 async def conversations() -> None:
     session: Session = WarmSession("a", config, session_settings=SessionSettings(limit=3))
     base: SessionABC = Audited("a", config, page_size=20)
+    counted: Audited = Audited.from_url("a", url="sqlite:///chats.db", session_settings={"limit": 2}, searchable=True)
+    print(counted.added)
+    await ping(config)
     async with Audited("b", config, session_settings={"limit": 2}, searchable=True) as audited:
         await audited.add_items([{"role": "user", "content": "hi"}])
         print(audited.added, audited.skipped, audited.config.url)

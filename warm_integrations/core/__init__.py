@@ -3,7 +3,7 @@
 from .backend import AsyncWarmBackend
 from .blocking import WarmBackend
 from .config import WarmConfig
-from .connection import connect, drop_memory
+from .connection import connect, drop_memory, ping
 from .embedder import Embedder, HashingEmbedder
 from .errors import WarmError
 from .memory import Memory, UserMemory, user_memory
@@ -25,6 +25,7 @@ __all__ = [
     "WarmError",
     "connect",
     "drop_memory",
+    "ping",
     "reembed",
     "user_memory",
 ]

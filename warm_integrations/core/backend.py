@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import Self
 from .clock import Clock
-from .config import WarmConfig
+from .config import WarmConfig, check_config
 from .connection import connect
 from .embedding import Embedding
 from .json_text import Json
@@ -89,7 +89,8 @@ class AsyncWarmBackend:
     """
 
     def __init__(self, config: WarmConfig | None = None, *, store: Store | None = None) -> None:
-        self.config, self._given_store, self._closed = config or WarmConfig(), store, False
+        self.config = WarmConfig() if config is None else check_config(config)
+        self._given_store, self._closed = store, False
         self._connect()
 
     def _connect(self) -> None:

@@ -5,6 +5,7 @@
 # %% ../../nbs/core/config.ipynb #b9fcc8c5
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 from .embedder import Embedder, HashingEmbedder
 
 # %% auto #0
-__all__ = ['Settings', 'WarmConfig']
+__all__ = ['Settings', 'WarmConfig', 'check_config']
 
 # %% ../../nbs/core/config.ipynb #23d8fe37
 def _check_options(options: dict[str, str], in_memory: bool) -> None:
@@ -214,3 +215,21 @@ class WarmConfig(BaseSettings):
         A relative one begins at the directory that was current when the configuration was made.
         """
         return _database_path(self.url, self._folder)
+
+# %% ../../nbs/core/config.ipynb #d7b2e914
+def _is_url(text: str) -> bool:
+    try:
+        return bool(_check_url(text))
+    except ValueError:
+        return False
+
+
+def check_config(config: object) -> WarmConfig:
+    """The configuration itself; `TypeError` for anything that is none."""
+    if isinstance(config, WarmConfig):
+        return config
+    url = json.dumps(config if isinstance(config, str) and _is_url(config) else "sqlite:///file.db")
+    raise TypeError(
+        f"config must be a WarmConfig, not {type(config).__name__}; write WarmConfig(url={url}), "
+        f"or WarmSession.from_url(session_id, url={url})"
+    )

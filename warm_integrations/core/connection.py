@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .config import WarmConfig
-from .stores.interface import Store
+from .config import WarmConfig, check_config
+from .stores.interface import Scan, Store, single
 
 # %% auto #0
-__all__ = ['connect', 'drop_memory']
+__all__ = ['connect', 'ping', 'drop_memory']
 
 # %% ../../nbs/core/connection.ipynb #97ec51d6
 @lru_cache(maxsize=512)
@@ -27,7 +27,17 @@ def _store(config: WarmConfig, path: str | None) -> Store:
 
 def connect(config: WarmConfig) -> Store:
     """The store that `config.url` names. Nothing is opened before the first use."""
-    return _store(config, config.path)
+    return _store(check_config(config), config.path)
+
+# %% ../../nbs/core/connection.ipynb #b06d71c5
+async def ping(config: WarmConfig) -> None:
+    """Return where the store can be read from, or raise the `WarmError` that any other call would raise.
+
+    It reads nothing that is kept. Over HTTP it is one request, with the key and the tenant of `config`, repeated as any
+    other: `retries=0` and a short `timeout` make it give up sooner. On the embedded store it opens the file,
+    and creates it where there is none, as any first call does.
+    """
+    await connect(config).read(single(Scan("_warm_ping/", 1)))
 
 # %% ../../nbs/core/connection.ipynb #1dda3ad4
 def drop_memory(config: WarmConfig) -> None:
@@ -37,4 +47,4 @@ def drop_memory(config: WarmConfig) -> None:
     """
     from warm_integrations.core.stores.sqlite.connections import drop_memory
 
-    drop_memory(config)
+    drop_memory(check_config(config))

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from .backend import AsyncWarmBackend
-from .config import WarmConfig
+from .config import WarmConfig, check_config
 from .digests import digest
 from .json_text import Json, escape_surrogates
 from .records import Recalled, Record, check_record
@@ -290,4 +290,4 @@ def user_memory(
 
     It is kept in `store`, by default `connect(config)`.
     """
-    return UserMemory(AsyncWarmBackend(config, store=store), user_id, expires_after=expires_after)
+    return UserMemory(AsyncWarmBackend(check_config(config), store=store), user_id, expires_after=expires_after)

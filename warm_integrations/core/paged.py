@@ -10,7 +10,7 @@ from typing import Any
 
 from .batching import split_batches
 from .catalog import LogInfo, list_logs, metadata_document
-from .config import WarmConfig
+from .config import WarmConfig, check_config
 from .connection import connect
 from .digests import digest
 from .json_text import Json
@@ -123,10 +123,10 @@ class AsyncPagedLog:
         max_parts: int = 100,
         store: Store | None = None,
     ) -> None:
+        self.config = check_config(config)
         self._given = store
         self._store = connect(config) if store is None else store
         self._log = _new_state(name, config, self._store, page_size, chunk_chars)
-        self.config = config
         self.max_parts = _check_whole("max_parts", max_parts, config.max_fetch, "config.max_fetch")
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from .batching import split_batches
 from .catalog import list_logs
-from .config import WarmConfig
+from .config import WarmConfig, check_config
 from .connection import connect
 from .digests import digest
 from .embedding import Embedding
@@ -162,6 +162,7 @@ async def reembed(
     Returns:
         how many records and items were written anew.
     """
+    check_config(config)
     if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MAX_PAGE:
         raise ValueError(f"batch is {batch!r}; allowed are whole numbers from 1 to {MAX_PAGE}")
     store = connect(config) if store is None else store

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Items: TypeAlias = list[TResponseInputItem]
 from ..core.catalog import LogInfo, list_logs
-from ..core.config import WarmConfig
+from ..core.config import WarmConfig, check_config
 from ..core.connection import connect
 from ..core.digests import digest
 from ..core.embedding import Embedding
@@ -114,6 +114,7 @@ class WarmSession(SessionABC):
 
     Raises:
         ValueError: for an argument outside these limits.
+        TypeError: for a `config` that is no `WarmConfig`.
     """
 
     session_id: str
@@ -140,13 +141,40 @@ class WarmSession(SessionABC):
         self.searchable = searchable
         self._log = AsyncPagedLog(
             session_id,
-            config or WarmConfig(),
+            WarmConfig() if config is None else config,
             page_size=page_size,
             chunk_chars=chunk_chars,
             max_parts=max_parts,
             store=store,
         )
         self._closed = False
+
+    @classmethod
+    def from_url(
+        cls,
+        session_id: str,
+        *,
+        url: str,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+        page_size: int | None = None,
+        chunk_chars: int = MAX_CHUNK_CHARS,
+        max_parts: int = 100,
+        searchable: bool = False,
+    ) -> Self:
+        """A session in the store at `url`; everything else is as in the constructor.
+
+        Settings other than the url, such as a key, come from the environment; to pass them, give the constructor a
+        `WarmConfig`.
+        """
+        return cls(
+            session_id,
+            WarmConfig(url=url),
+            session_settings=session_settings,
+            page_size=page_size,
+            chunk_chars=chunk_chars,
+            max_parts=max_parts,
+            searchable=searchable,
+        )
 
     @property
     def config(self) -> WarmConfig:
@@ -274,6 +302,6 @@ class WarmSession(SessionABC):
             store: where they are kept; by default the one that `config.url` names.
         """
         check_limit(limit)
-        config = config or WarmConfig()
+        config = WarmConfig() if config is None else check_config(config)
         found = await (store or connect(config)).read(list_logs(catalogue_prefix(config), filter))
         return _page(found, limit, after)

@@ -18,7 +18,7 @@ from agents import FunctionTool, ModelBehaviorError, Tool, function_tool
 
 from ..core.backend import AsyncWarmBackend
 from ..core.blocking import WarmBackend
-from ..core.config import WarmConfig
+from ..core.config import WarmConfig, check_config
 from ..core.errors import WarmError
 from ..core.memory import Memory, Remembered, UserMemory
 from ..core.stores.interface import Store
@@ -195,7 +195,7 @@ def memory_tools(
             a name such as `"Europe/Berlin"`.
         store: what keeps the memories; by default the one that `config.url` names.
     """
-    config, zone = config or WarmConfig(), _zone(timezone)
+    config, zone = WarmConfig() if config is None else check_config(config), _zone(timezone)
     _check_max_k(max_k, config.max_fetch)
     memory = UserMemory(AsyncWarmBackend(config, store=store), user_id, expires_after=expires_after)
     tools: list[Callable[..., Any]] = [_remember(memory, zone), _recall(memory, zone, max_k), _forget(memory)]
